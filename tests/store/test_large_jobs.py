@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -18,12 +17,11 @@ from kue.store.values import (
     ClaimRequest,
     Filter,
     Outcome,
-    Page,
     PageRequest,
     Result,
 )
 from tests.support.hands import Hands
-from tests.support.jobs import T0, add, claim, count_of
+from tests.support.jobs import T0, add, all_pages, claim, count_of
 
 LARGE = 200_000
 COUNT = 45
@@ -35,13 +33,6 @@ def drafts(count: int = COUNT) -> list[Draft]:
 
 def numbers(jobs: list[Job]) -> list[int]:
     return [job.data["i"] for job in jobs]
-
-
-async def all_pages(turn: Callable[[str | None], Awaitable[Page]]) -> list[Page]:
-    pages = [await turn(None)]
-    while pages[-1].cursor is not None:
-        pages.append(await turn(pages[-1].cursor))
-    return pages
 
 
 async def test_a_batch_of_large_drafts_is_added_whole_and_in_order(
@@ -157,11 +148,8 @@ async def test_a_page_ends_at_some_bytes_and_goes_on(
     """S-2: pages were bounded by number, and one of 200 had 50 MB."""
     await add(store, drafts())
 
-    pages = await all_pages(
-        lambda cursor: store.page(
-            PageRequest(state, limit=200, cursor=cursor, descending=descending)
-        )
-    )
+    request = PageRequest(state, limit=200, descending=descending)
+    pages = await all_pages(store, request)
 
     assert len(pages) > 1
     for page in pages:
@@ -174,9 +162,9 @@ async def test_a_page_ends_at_some_bytes_and_goes_on(
 async def test_what_is_found_ends_at_some_bytes_and_goes_on(store: Store) -> None:
     await add(store, drafts())
 
-    pages = await all_pages(
-        lambda cursor: store.find(Filter(text="xx"), limit=200, cursor=cursor)
-    )
+    pages = [await store.find(Filter(text="xx"), limit=200)]
+    while (cursor := pages[-1].cursor) is not None:
+        pages.append(await store.find(Filter(text="xx"), limit=200, cursor=cursor))
 
     assert len(pages) > 1
     for page in pages:

@@ -22,6 +22,7 @@ from tests.support.jobs import (
     T0,
     add_many,
     add_one,
+    all_ids,
     claim_one,
     end,
     job_in,
@@ -35,15 +36,7 @@ FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]
 async def leaf(
     store: Store, state: State | None = None, type: str | None = None, **options: Any
 ) -> list[int]:
-    """Turn page by page and return all ids, in order."""
-    ids: list[int] = []
-    cursor = None
-    while True:
-        page = await store.page(PageRequest(state, type, cursor=cursor, **options))
-        ids += [job.id for job in page.jobs]
-        cursor = page.cursor
-        if cursor is None:
-            return ids
+    return await all_ids(store, PageRequest(state, type, **options))
 
 
 def in_order(jobs: list[Job], state: State | None) -> list[int]:

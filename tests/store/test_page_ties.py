@@ -9,7 +9,7 @@ import pytest
 from kue.model.job import State
 from kue.store.contract import Store
 from kue.store.values import PageRequest, RemoveRequest
-from tests.support.jobs import HOUR, T0, add_many
+from tests.support.jobs import HOUR, T0, add_many, all_ids
 
 #: More than a script reads at a time; ids of one to four digits.
 MANY = 1_400
@@ -18,23 +18,8 @@ MANY = 1_400
 async def leaf(
     store: Store, *, limit: int, descending: bool, job_type: str | None = "email"
 ) -> list[int]:
-    """Turn page by page and return all ids, in order."""
-    ids: list[int] = []
-    cursor: str | None = None
-    while True:
-        page = await store.page(
-            PageRequest(
-                State.DELAYED,
-                job_type,
-                limit=limit,
-                cursor=cursor,
-                descending=descending,
-            )
-        )
-        ids += [job.id for job in page.jobs]
-        cursor = page.cursor
-        if cursor is None:
-            return ids
+    request = PageRequest(State.DELAYED, job_type, limit, descending=descending)
+    return await all_ids(store, request)
 
 
 @pytest.mark.parametrize("descending", [False, True])

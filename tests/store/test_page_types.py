@@ -9,7 +9,7 @@ from kue.store.contract import Store
 from kue.store.redis import type_ids
 from kue.store.values import Filter, PageRequest
 from tests.support.hands import Hands
-from tests.support.jobs import add_many, job_in
+from tests.support.jobs import add_many, all_pages, job_in
 
 
 async def scatter(store: Store, count: int, others: int) -> list[int]:
@@ -64,21 +64,12 @@ async def test_a_type_with_very_many_jobs_is_read_page_by_page(
     monkeypatch.setattr(type_ids, "FEW", 20)
     monkeypatch.setattr(type_ids, "MAX_PASSED", 100)
     ids = await scatter(store, 42, 2_000)
-    found: list[int] = []
-    cursor: str | None = None
-    pages = 0
+    request = PageRequest(type="rare", limit=10, descending=descending)
 
-    while True:
-        page = await store.page(
-            PageRequest(type="rare", limit=10, cursor=cursor, descending=descending)
-        )
-        found += [job.id for job in page.jobs]
-        pages += 1
-        cursor = page.cursor
-        if cursor is None:
-            break
+    pages = await all_pages(store, request)
 
+    found = [job.id for page in pages for job in page.jobs]
     assert found == sorted(ids, reverse=descending)
-    assert pages > len(ids) / 10
+    assert len(pages) > len(ids) / 10
     [job] = (await store.page(PageRequest(type="rare", limit=1, skip=40))).jobs
     assert job.id == sorted(ids)[40]

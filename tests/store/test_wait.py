@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -63,6 +64,15 @@ class Waiter:
                 await self._store.wait(self._types, SLEEP_SECONDS)
 
 
+@asynccontextmanager
+async def asleep(waiter: Waiter) -> AsyncIterator[asyncio.Task[Job]]:
+    """Let a worker go to sleep; it has a job at the end."""
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        yield taken
+
+
 async def add_now(store: Store, type: str = "email", **options: Any) -> int:
     producer = f"{time.monotonic_ns()}"
     [added] = await store.add([draft(type, **options)], producer=producer, seq=1)
@@ -76,7 +86,7 @@ async def due_at(store: Store, job_id: int) -> int:
     return job.promote_at
 
 
-async def asleep(store: Store, types: Sequence[str]) -> asyncio.Task[frozenset[str]]:
+async def napping(store: Store, types: Sequence[str]) -> asyncio.Task[frozenset[str]]:
     """Let someone go to sleep; whether it sleeps yet makes no difference to it."""
 
     async def nap() -> frozenset[str]:
@@ -122,10 +132,7 @@ async def test_a_wait_without_time_still_looks(store: Store) -> None:
 
 
 async def test_an_added_job_wakes_a_waiter(store: Store) -> None:
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         job_id = await add_now(store)
 
     assert taken.result().id == job_id
@@ -134,10 +141,7 @@ async def test_an_added_job_wakes_a_waiter(store: Store) -> None:
 async def test_a_job_added_elsewhere_wakes_a_waiter(
     store: Store, other_store: Store
 ) -> None:
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         job_id = await add_now(other_store)
 
     assert taken.result().id == job_id
@@ -148,10 +152,7 @@ TYPES = ("email", "sms", "video", "report")
 
 @pytest.mark.parametrize("type", TYPES)
 async def test_a_waiter_for_many_types_wakes_for_each(store: Store, type: str) -> None:
-    waiter = Waiter(store, *TYPES)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store, *TYPES)) as taken:
         job_id = await add_now(store, type)
 
     assert taken.result().id == job_id
@@ -186,7 +187,7 @@ async def test_every_type_with_work_is_named_in_the_end(store: Store) -> None:
 
 @pytest.mark.parametrize("type", TYPES)
 async def test_a_sleeper_is_told_which_type_woke_it(store: Store, type: str) -> None:
-    sleeper = await asleep(store, TYPES)
+    sleeper = await napping(store, TYPES)
 
     await add_now(store, type)
 
@@ -196,7 +197,7 @@ async def test_a_sleeper_is_told_which_type_woke_it(store: Store, type: str) -> 
 async def test_a_sleeper_is_told_which_type_was_added_elsewhere(
     store: Store, other_store: Store
 ) -> None:
-    sleeper = await asleep(store, TYPES)
+    sleeper = await napping(store, TYPES)
 
     await add_now(other_store, "sms")
 
@@ -221,7 +222,7 @@ async def test_a_pause_of_everything_that_is_lifted_names_what_has_work(
 ) -> None:
     await store.pause(PauseRequest())
     await add_now(store, "sms")
-    sleeper = await asleep(store, ["sms"])
+    sleeper = await napping(store, ["sms"])
 
     await store.resume()
 
@@ -242,10 +243,7 @@ async def test_a_delayed_job_wakes_a_waiter_when_it_is_due(store: Store) -> None
 async def test_a_delayed_job_added_meanwhile_wakes_a_waiter(store: Store) -> None:
     """It is due long before what the waiter knew of when it went to sleep."""
     await add_now(store, delay=3600)
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         job_id = await add_now(store, delay=0.2)
 
     assert taken.result().id == job_id
@@ -255,10 +253,7 @@ async def test_a_delayed_job_added_meanwhile_wakes_a_waiter(store: Store) -> Non
 async def test_a_lifted_pause_wakes_a_waiter(store: Store, paused: str | None) -> None:
     await store.pause(PauseRequest(paused))
     job_id = await add_now(store)
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await store.resume(paused)
 
     assert taken.result().id == job_id
@@ -269,10 +264,7 @@ async def test_a_slot_that_is_freed_wakes_a_waiter(store: Store) -> None:
     await add_now(store)
     running = await Waiter(store, name="w0").take()
     job_id = await add_now(store)
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await finish(store, running)
 
     assert taken.result().id == job_id
@@ -283,10 +275,7 @@ async def test_a_group_that_is_freed_wakes_a_waiter(store: Store) -> None:
     await add_now(store, group="a")
     running = await Waiter(store, name="w0").take()
     job_id = await add_now(store, group="a")
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await finish(store, running)
 
     assert taken.result().id == job_id
@@ -297,10 +286,7 @@ async def test_a_limit_that_is_lifted_wakes_a_waiter(store: Store) -> None:
     await add_now(store)
     await Waiter(store, name="w0").take()
     job_id = await add_now(store)
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await store.limit("email", None)
 
     assert taken.result().id == job_id
@@ -319,10 +305,7 @@ async def test_a_released_dependant_wakes_a_waiter(store: Store) -> None:
     await add_now(store, "parent")
     parent = await Waiter(store, "parent", name="w0").take()
     job_id = await add_now(store, after=[parent.id])
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await finish(store, parent)
         while await store.tend(now=await store.now()):
             pass
@@ -333,10 +316,7 @@ async def test_a_released_dependant_wakes_a_waiter(store: Store) -> None:
 async def test_a_job_put_back_in_line_wakes_a_waiter(store: Store) -> None:
     job_id = await add_now(store)
     await store.cancel([job_id])
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await store.move(MoveRequest([job_id], State.WAITING))
 
     assert taken.result().id == job_id
@@ -345,10 +325,7 @@ async def test_a_job_put_back_in_line_wakes_a_waiter(store: Store) -> None:
 async def test_a_job_taken_back_from_a_lost_worker_wakes_a_waiter(store: Store) -> None:
     job_id = await add_now(store)
     await Waiter(store, name="lost").take()
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await store.leave("lost")
         while await store.tend(now=await store.now()):
             pass

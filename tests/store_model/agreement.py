@@ -15,6 +15,7 @@ from tests.store_model.both import Both
 from tests.store_model.entry import Entry
 from tests.store_model.model import Model
 from tests.store_model.sameness import same, same_events, same_jobs
+from tests.support.jobs import all_pages
 
 
 def compare(both: Both) -> None:
@@ -152,22 +153,11 @@ def walk(
     both: Both, state: State | None, type: str | None, size: int, descending: bool
 ) -> None:
     """Read all pages of *size*; together they are the list the model has."""
-    jobs: list[Job] = []
-    cursor = None
-    while True:
-        page = both.ask(
-            both.store.page(
-                PageRequest(
-                    state, type, limit=size, cursor=cursor, descending=descending
-                )
-            )
-        )
-        jobs += page.jobs
-        assert len(page.jobs) <= size
-        if page.cursor is None:
-            break
-        cursor = page.cursor
+    request = PageRequest(state, type, limit=size, descending=descending)
+    pages = both.ask(all_pages(both.store, request))
+    assert all(len(page.jobs) <= size for page in pages)
     wanted = both.model.page(state, type)
+    jobs = [job for page in pages for job in page.jobs]
     same_jobs(jobs, wanted[::-1] if descending else wanted)
 
 

@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from kue.model.draft import draft
 from kue.model.job import Cancelled, Completed, Draft, Ending, Error, Failed, Job, State
 from kue.model.payload import JSON
@@ -22,6 +24,8 @@ from kue.store.values import (
     Claimed,
     ClaimRequest,
     Outcome,
+    Page,
+    PageRequest,
     Result,
 )
 
@@ -171,3 +175,18 @@ async def count_of(store: Store, type: str = "email") -> dict[State, int]:
     """Return how many jobs of a type are in each state that has any."""
     counts = (await store.count()).get(type, {})
     return {state: number for state, number in counts.items() if number}
+
+
+async def all_pages(store: Store, request: PageRequest) -> list[Page]:
+    """Turn page by page, and return all pages."""
+    pages = [await store.page(request)]
+    while (cursor := pages[-1].cursor) is not None:
+        following = msgspec.structs.replace(request, cursor=cursor, skip=0)
+        pages.append(await store.page(following))
+    return pages
+
+
+async def all_ids(store: Store, request: PageRequest) -> list[int]:
+    """Turn page by page, and return all ids, in order."""
+    pages = await all_pages(store, request)
+    return [job.id for page in pages for job in page.jobs]

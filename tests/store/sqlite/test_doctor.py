@@ -70,128 +70,50 @@ def run(path: Path, *statements: str) -> None:
             assert db.execute(statement).rowcount != 0, statement
 
 
-#: What is done to the file, and what is found: (code, job) of each finding.
+#: What is done to the file, and what is found and mended: (code, job) of each finding.
 MENDED = {
-    "a delayed job without a time": (
-        "UPDATE jobs SET at = NULL WHERE id = 2",
-        [("bad-state", 2)],
-    ),
-    "a complete job without a time": (
-        "UPDATE jobs SET at = NULL WHERE id = 4",
-        [("bad-state", 4)],
-    ),
-    "a run of a job that does not run": (
-        f"UPDATE jobs SET token = '1:{T0}:1:w1:lane.1' WHERE id = 2",
-        [("bad-state", 2)],
-    ),
-    "an active job without a run": (
-        "UPDATE jobs SET token = '' WHERE id = 3",
-        [("bad-state", 3)],
-    ),
-    "a run that makes no sense": (
-        "UPDATE jobs SET token = 'x:y' WHERE id = 3",
-        [("bad-run", 3)],
-    ),
-    "a run listed at another worker": (
-        "UPDATE jobs SET worker = 'w9' WHERE id = 3",
-        [("bad-run", 3)],
-    ),
-    "a worker that nobody knows": (
-        "DELETE FROM workers",
-        [("no-lease", 3), ("no-lease", 7)],
-    ),
-    "attempts that never were": (
-        "UPDATE jobs SET attempts = 7 WHERE id = 5",
-        [("attempts-range", 5)],
-    ),
-    "a fence that was given": (
-        "UPDATE meta SET value = 5 WHERE name = 'fence'",
-        [("fence-behind", 3), ("fence-behind", 7)],
-    ),
-    "ids that were given": (
-        "UPDATE meta SET value = 3 WHERE name = 'ids'",
-        [("ids-behind", 10)],
-    ),
-    "a key that its job does not hold": (
-        "DELETE FROM uniques",
-        [("unique-drift", 1)],
-    ),
-    "a key of a job that ended": (
-        "INSERT INTO uniques VALUES ('complete', 'z', 4, NULL)",
-        [("unique-drift", 4)],
-    ),
-    "a job held back outside a group": (
-        "UPDATE jobs SET held = 1 WHERE id = 1",
-        [("held-drift", 1)],
-    ),
-    "a group held back for nothing": (
-        "UPDATE jobs SET held = 1 WHERE id IN (7, 8, 9)",
-        [("held-drift", 7)],
-    ),
-    "a limit that is gone": (
-        "DELETE FROM limits",
-        [("held-drift", 8)],
-    ),
-    "a blocked job that waits for nobody": (
-        "DELETE FROM links WHERE child = 6",
-        [("stuck-blocked", 6)],
-    ),
-    "a link to a job that does not wait": (
-        "INSERT INTO links VALUES (2, 1)",
-        [("stray-link", 1)],
-    ),
-    "a link to a parent that is gone": (
-        "INSERT INTO links VALUES (99, 6)",
-        [("stray-link", 99)],
-    ),
-    "a log without a job": (
-        "INSERT INTO logs VALUES (99, 0, 1, 'info', 0, 'x')",
-        [("stray-log", 99)],
-    ),
-    "counts that are off": (
-        "UPDATE counts SET n = n + 1 WHERE type = 'keyed'",
-        [("count-drift", None)],
-    ),
-    "errors that are off": (
-        "UPDATE errors SET n = n + 1 WHERE type = 'failed'",
-        [("error-drift", None)],
-    ),
-    "errors that were forgotten": (
-        "DELETE FROM errors WHERE type = 'failed'",
-        [("error-drift", None)],
-    ),
-    "errors of jobs that there are not": (
-        "INSERT INTO errors VALUES ('keyed', '0123456789ab', 1, 1, 1, 9, 'K', 'm')",
-        [("error-drift", None)],
-    ),
-    "a type that nobody listed": (
-        "DELETE FROM types WHERE name = 'keyed'",
-        [("unknown-type", 1)],
-    ),
+    "UPDATE jobs SET at = NULL WHERE id = 2": [("bad-state", 2)],
+    "UPDATE jobs SET at = NULL WHERE id = 4": [("bad-state", 4)],
+    f"UPDATE jobs SET token = '1:{T0}:1:w1:lane.1' WHERE id = 2": [("bad-state", 2)],
+    "UPDATE jobs SET token = '' WHERE id = 3": [("bad-state", 3)],
+    "UPDATE jobs SET token = 'x:y' WHERE id = 3": [("bad-run", 3)],
+    "UPDATE jobs SET worker = 'w9' WHERE id = 3": [("bad-run", 3)],
+    "DELETE FROM workers": [("no-lease", 3), ("no-lease", 7)],
+    "UPDATE jobs SET attempts = 7 WHERE id = 5": [("attempts-range", 5)],
+    "UPDATE meta SET value = 5 WHERE name = 'fence'": [
+        ("fence-behind", 3),
+        ("fence-behind", 7),
+    ],
+    "UPDATE meta SET value = 3 WHERE name = 'ids'": [("ids-behind", 10)],
+    "DELETE FROM uniques": [("unique-drift", 1)],
+    "INSERT INTO uniques VALUES ('complete', 'z', 4, NULL)": [("unique-drift", 4)],
+    "UPDATE jobs SET held = 1 WHERE id = 1": [("held-drift", 1)],
+    "UPDATE jobs SET held = 1 WHERE id IN (7, 8, 9)": [("held-drift", 7)],
+    "DELETE FROM limits": [("held-drift", 8)],
+    "DELETE FROM links WHERE child = 6": [("stuck-blocked", 6)],
+    "INSERT INTO links VALUES (2, 1)": [("stray-link", 1)],
+    "INSERT INTO links VALUES (99, 6)": [("stray-link", 99)],
+    "INSERT INTO logs VALUES (99, 0, 1, 'info', 0, 'x')": [("stray-log", 99)],
+    "UPDATE counts SET n = n + 1 WHERE type = 'keyed'": [("count-drift", None)],
+    "UPDATE errors SET n = n + 1 WHERE type = 'failed'": [("error-drift", None)],
+    "DELETE FROM errors WHERE type = 'failed'": [("error-drift", None)],
+    "INSERT INTO errors VALUES ('keyed', '0123456789ab', 1, 1, 1, 9, 'K', 'm')": [
+        ("error-drift", None)
+    ],
+    "DELETE FROM types WHERE name = 'keyed'": [("unknown-type", 1)],
 }
 
 #: What a person must decide.
 UNMENDED = {
-    "a body that cannot be read": (
-        "UPDATE jobs SET body = '{' WHERE id = 4",
-        [("bad-record", 4)],
-    ),
-    "a body that is no text": (
-        "UPDATE jobs SET body = CAST(x'ff7b' AS TEXT) WHERE id = 1",
-        [("bad-record", 1)],
-    ),
-    "a story that cannot be read": (
-        "UPDATE jobs SET story = story || char(10) || 'and then' WHERE id = 5",
-        [("bad-record", 5)],
-    ),
-    "a key that two jobs have": (
-        "UPDATE jobs SET type = 'keyed', unique_key = 'k' WHERE id = 2",
-        [("two-unique", 2)],
-    ),
-    "a schedule that cannot be read": (
-        "UPDATE schedules SET schedule = '{}'",
-        [("bad-record", None)],
-    ),
+    "UPDATE jobs SET body = '{' WHERE id = 4": [("bad-record", 4)],
+    "UPDATE jobs SET body = CAST(x'ff7b' AS TEXT) WHERE id = 1": [("bad-record", 1)],
+    "UPDATE jobs SET story = story || char(10) || 'and then' WHERE id = 5": [
+        ("bad-record", 5)
+    ],
+    "UPDATE jobs SET type = 'keyed', unique_key = 'k' WHERE id = 2": [
+        ("two-unique", 2)
+    ],
+    "UPDATE schedules SET schedule = '{}'": [("bad-record", None)],
 }
 
 
@@ -212,16 +134,15 @@ async def test_what_needs_no_guessing_is_found_and_mended(
     store: SqliteStore, path: Path, damage: str
 ) -> None:
     await fill(store)
-    statement, expected = MENDED[damage]
-    run(path, statement)
+    run(path, damage)
 
     report = await store.check()
-    assert found(report) == expected
+    assert found(report) == MENDED[damage]
     assert all(finding.repair and finding.message for finding in report.findings)
     assert not any(finding.repaired for finding in report.findings)
 
     mending = await store.check(repair=True)
-    assert found(mending) == expected
+    assert found(mending) == MENDED[damage]
     assert all(finding.repaired for finding in mending.findings)
     await tend(store)
     assert (await store.check()).findings == ()
@@ -233,12 +154,11 @@ async def test_what_a_person_must_decide_is_found_and_left_alone(
 ) -> None:
     await fill(store)
     await store.schedule(every("s", "1m", draft("email"), first_at=T0 + 1))
-    statement, expected = UNMENDED[damage]
-    run(path, statement)
+    run(path, damage)
 
     report = await store.check(repair=True)
 
-    assert found(report) == expected
+    assert found(report) == UNMENDED[damage]
     [finding, *_] = report.findings
     assert (finding.repair, finding.repaired) == ("", False)
 

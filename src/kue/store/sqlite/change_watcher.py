@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import KueError
 from kue.store.sqlite import forking
-from kue.store.sqlite.connection import abandon, connect
+from kue.store.sqlite.connection import close, connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,10 +71,6 @@ class ChangeWatcher(threading.Thread):
 
     def run(self) -> None:
         self._inside = forking.enter()
-        self._run()
-        forking.leave(self._inside)
-
-    def _run(self) -> None:
         while not self._is_over.is_set():
             # An outage ends the connection, not the thread.  Callers of the store
             # notice it; here there is no caller to raise it to.
@@ -87,6 +83,7 @@ class ChangeWatcher(threading.Thread):
                     "%s: events cannot be read", self._location.name, exc=exc
                 )
             self._is_over.wait(POLL_SECONDS)
+        forking.leave(self._inside)
 
     def _watch(self) -> None:
         self._is_needed.wait()
@@ -99,13 +96,7 @@ class ChangeWatcher(threading.Thread):
             self._poll(db, file)
         finally:
             with self._inside:
-                self._disconnect(db, file)
-
-    def _disconnect(self, db: sqlite3.Connection, file: tuple[int, int] | None) -> None:
-        if file == self._location.identity():
-            db.close()
-        else:
-            abandon(db)
+                close(db, self._location, file)
 
     def _poll(self, db: sqlite3.Connection, file: tuple[int, int] | None) -> None:
         """Poll until the thread is stopped or the file is replaced."""

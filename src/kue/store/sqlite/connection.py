@@ -75,13 +75,18 @@ def connect(location: FileLocation, *, budget: float) -> sqlite3.Connection:
     return db
 
 
-def abandon(db: sqlite3.Connection) -> None:
+def close(
+    db: sqlite3.Connection, location: FileLocation, file: tuple[int, int] | None
+) -> None:
     """
-    Abandon a connection whose file was replaced, without closing it.
+    Close a connection to *file*, unless that was replaced.
 
-    Closing would delete the log by its name, which may now be the new file's.
+    Closing would then delete the log by its name, which may now be the new file's.
     """
-    _abandoned.append(db)
+    if file == location.identity():
+        db.close()
+    else:
+        _abandoned.append(db)
 
 
 def begin(db: sqlite3.Connection, budget: float) -> None:

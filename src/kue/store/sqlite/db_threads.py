@@ -14,32 +14,27 @@ import queue
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import KueError
 from kue.store.damage import corrupt, is_damage
 from kue.store.sqlite import forking
-from kue.store.sqlite.connection import (
-    abandon,
-    begin,
-    connect,
-    full,
-    is_full,
-    translated,
-)
+from kue.store.sqlite.connection import begin, close, connect, full, is_full, translated
 from kue.store.sqlite.dependencies import apply_side_effects
 from kue.store.sqlite.disk_reserve import DiskReserve
 from kue.store.sqlite.transaction import Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kue.model.clock import Clock
     from kue.store.sqlite.file_url import FileLocation
 
 logger = logging.getLogger(__name__)
+#: Called with the types that are ready, those whose next due time changed, and whether
+#: there are events.
+OnCommit = Callable[[sqlite3.Connection, set[str], set[str], bool], None]
 #: The most calls in one transaction, and how long it may keep taking more: other
 #: processes are waiting.
 MAX_CALLS = 128
@@ -87,14 +82,6 @@ def resolve(tasks: list[ThreadCall]) -> None:
 def _resolve_all(tasks: list[ThreadCall]) -> None:
     for task in tasks:
         task.resolve()
-
-
-class CommitNotice(NamedTuple):
-    """What waiters and subscribers need to know of a transaction."""
-
-    ready: set[str]
-    later: set[str]
-    has_events: bool
 
 
 class DatabaseThread(threading.Thread):
@@ -182,13 +169,9 @@ class DatabaseThread(threading.Thread):
 
     def _disconnect(self) -> None:
         db, self._db = self._db, None
-        if db is None:
-            return
-        if self._file != self._location.identity():
-            abandon(db)
-            return
-        with contextlib.suppress(sqlite3.Error):
-            db.close()
+        if db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                close(db, self._location, self._file)
 
     def _translated(self, exc: Exception) -> Exception:
         if isinstance(exc, sqlite3.Error):
@@ -228,7 +211,7 @@ class WriterThread(DatabaseThread):
         location: FileLocation,
         budget: float,
         clock: Clock,
-        on_commit: Callable[[sqlite3.Connection, CommitNotice], None],
+        on_commit: OnCommit,
     ) -> None:
         super().__init__(location, budget, "writer")
         self._clock = clock
@@ -362,7 +345,7 @@ class WriterThread(DatabaseThread):
             # What was committed stays committed, even if its events cannot be read.
             # The thread must go on: it serves all calls.
             try:
-                self._on_commit(db, CommitNotice(ready, later, has_events))
+                self._on_commit(db, ready, later, has_events)
             except sqlite3.Error as exc:
                 logger.debug("events of a commit cannot be read: %s", exc)
             except Exception as exc:

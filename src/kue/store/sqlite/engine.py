@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kue.model.errors import StoreRefused
 from kue.store.sqlite.change_watcher import ChangeWatcher
-from kue.store.sqlite.db_threads import (
-    CommitNotice,
-    ReaderThread,
-    ThreadCall,
-    WriterThread,
-)
+from kue.store.sqlite.db_threads import ReaderThread, ThreadCall, WriterThread
 from kue.store.sqlite.verbs.limits import EVERY
 from kue.store.sqlite.verbs.watch import Subscribers
 
@@ -46,7 +41,7 @@ class Waiter:
         """Return those of its types that are among *types*."""
         return self.types if EVERY in types else self.types & types
 
-    def wake(self, ready: Iterable[str] = ()) -> None:
+    def wake(self, ready: Iterable[str]) -> None:
         """Wake the caller, from any thread."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake, ready)
@@ -81,21 +76,14 @@ class Waiters:
             with self._lock:
                 self._waiters.discard(waiter)
 
-    def notify(self, notice: CommitNotice) -> None:
-        """Wake the waiters that a transaction of this process concerns."""
-        for waiter in self._all():
-            ready = waiter.concerns(notice.ready)
-            if ready or waiter.concerns(notice.later):
-                waiter.wake(ready)
-
-    def wake_all(self) -> None:
-        """Make all waiters check again: another process wrote something."""
-        for waiter in self._all():
-            waiter.wake()
-
-    def _all(self) -> list[Waiter]:
+    def notify(self, ready: set[str], later: set[str]) -> None:
+        """Wake those that wait for *ready* types, or must check *later* ones again."""
         with self._lock:
-            return list(self._waiters)
+            waiters = list(self._waiters)
+        for waiter in waiters:
+            concerned = waiter.concerns(ready)
+            if concerned or waiter.concerns(later):
+                waiter.wake(concerned)
 
 
 class DatabaseThreads:
@@ -191,11 +179,14 @@ class DatabaseThreads:
                 "survive a fork; create a new store (a new Kue) in the child"
             )
 
-    def _after_commit(self, db: sqlite3.Connection, notice: CommitNotice) -> None:
-        self.waiters.notify(notice)
-        if notice.has_events:
+    def _after_commit(
+        self, db: sqlite3.Connection, ready: set[str], later: set[str], has_events: bool
+    ) -> None:
+        self.waiters.notify(ready, later)
+        if has_events:
             self.subscribers.deliver_new(db)
 
     def _after_change(self, db: sqlite3.Connection) -> None:
-        self.waiters.wake_all()
+        # Another process wrote something: all must check again.
+        self.waiters.notify(set(), {EVERY})
         self.subscribers.deliver_new(db)

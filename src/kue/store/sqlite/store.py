@@ -24,6 +24,7 @@ from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.verbs import (
     add,
     maintenance,
+    pages,
     progress,
     queries,
     records,
@@ -406,12 +407,12 @@ class SqliteStore(Store):
 
     async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
         check_batch(job_ids, "jobs")
-        return await self._read(queries.get, job_ids, self._clock.now_ms())
+        return await self._read(pages.get, job_ids, self._clock.now_ms())
 
     async def page(self, request: PageRequest) -> Page:
         check_limit(request.limit)
         after = read_cursor(request.cursor)
-        return await self._read(queries.read_page, request, after, self._clock.now_ms())
+        return await self._read(pages.page, request, after, self._clock.now_ms())
 
     async def count(self) -> dict[str, dict[State, int]]:
         return await self._read(queries.count)

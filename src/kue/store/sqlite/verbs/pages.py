@@ -1,5 +1,5 @@
 """
-Pages: jobs of a state in order, from any position.
+Reading and listing jobs: by id, and pages of a state in order, from any position.
 
 Each state and type has one or two indexes in the order of its pages.  A page is a merge
 of as many of them as it needs, read only as far as the page goes.
@@ -12,15 +12,16 @@ from contextlib import ExitStack, closing
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from kue.model.job import State
-from kue.store.sqlite.rows import read_within, rows_of
-from kue.store.values import MAX_PAGE_BYTES, PageRequest
+import msgspec
+
+from kue.model.job import Job, State
+from kue.store.sqlite.rows import JobRow, read_within, rows_of, shown
+from kue.store.sqlite.verbs import limits
+from kue.store.values import MAX_PAGE_BYTES, Page, PageRequest, held_by
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Generator
-
-    from kue.store.sqlite.rows import JobRow
+    from collections.abc import Generator, Iterable, Sequence
 
 #: (sort key, id)
 Key = tuple[int, int]
@@ -89,10 +90,15 @@ _ALL = PageSource("", "true", "NOT INDEXED")
 _TYPES = "SELECT name FROM types"
 
 
+def get(db: sqlite3.Connection, ids: Sequence[int], now: int) -> list[Job | None]:
+    rows = rows_of(db, dict.fromkeys(ids))
+    jobs = {job.id: job for job in _jobs(db, rows, now)}
+    return [jobs.get(job_id) for job_id in ids]
+
+
 def page(
-    db: sqlite3.Connection, request: PageRequest, after: Key | None
-) -> tuple[list[JobRow], Key | None]:
-    """Return the rows of a page, and the key of its last when there are more."""
+    db: sqlite3.Connection, request: PageRequest, after: Key | None, now: int
+) -> Page:
     cursors = _cursors(db, request, after)
     end = request.skip + request.limit
     # Closed here, in the thread that opened its cursors, also when a read fails.
@@ -102,7 +108,34 @@ def page(
     rows, read = read_within(
         MAX_PAGE_BYTES, len(ids), lambda start, stop: rows_of(db, ids[start:stop])
     )
-    return rows, keys[read - 1] if read and len(keys) > read else None
+    cursor = None
+    if read and len(keys) > read:
+        rank, job_id = keys[read - 1]
+        cursor = f"{rank}:{job_id}"
+    return Page(_jobs(db, rows, now), cursor)
+
+
+def _jobs(db: sqlite3.Connection, rows: Iterable[JobRow], now: int) -> list[Job]:
+    found = [(row, shown(row)) for row in rows]
+    waiting = {row.type for row, job in found if job.state is State.WAITING}
+    if not waiting:
+        return [job for _, job in found]
+    by_type = {each.type: each for each in limits.type_limits_of(db, waiting, now)}
+    return [
+        job if job.state is not State.WAITING else _held(row, job, by_type[row.type])
+        for row, job in found
+    ]
+
+
+def _held(row: JobRow, job: Job, type_limits: limits.TypeLimits) -> Job:
+    """Return a waiting job with the reason why it is held back, if it is."""
+    if row.held:
+        reason = f"group {row.group_key!r} runs as many jobs as its limit allows"
+    elif type_limits.pause is not None:
+        reason = held_by(type_limits.pause)
+    else:
+        return job
+    return msgspec.structs.replace(job, held=reason)
 
 
 def first_ids(
