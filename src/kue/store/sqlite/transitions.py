@@ -151,10 +151,12 @@ def _apply(
     removed = [row for row in rows if row.remove_on_complete]
     if removed and transition.to is State.COMPLETE:
         ended = [item for item in ended if not item[0].remove_on_complete]
-        _remove(tx, removed)
+        removal.erase(tx, [row.id for row in removed])
+        for row in removed:
+            tx.publish(Kind.REMOVE, row.id, row.type, row.attempts + 1)
     if ended:
         _enter_state(tx, transition, [row for row, _, _ in ended])
-        tails = {row.id: _tail(ending) for row, ending, _ in ended}
+        tails = {row.id: tail_of(ending).decode() for row, ending, _ in ended}
         if transition.to is State.FAILED:
             _note_errors(tx, ended, tails)
         values = {
@@ -168,10 +170,6 @@ def _apply(
     keyed = [row for row in rows if row.unique_key is not None]
     if keyed and is_final:
         unique_keys.release(tx, keyed)
-
-
-def _tail(ending: Ending) -> str:
-    return tail_of(ending).decode()
 
 
 def _note_errors(
@@ -206,13 +204,6 @@ def _enter_state(tx: Transaction, transition: Transition, rows: list[StateRow]) 
     for row in rows:
         if row.lines >= MAX_HISTORY:
             _cut_story(tx, row)
-
-
-def _remove(tx: Transaction, rows: list[StateRow]) -> None:
-    """Remove jobs that are not kept once they are complete."""
-    removal.erase(tx, [row.id for row in rows])
-    for row in rows:
-        tx.publish(Kind.REMOVE, row.id, row.type, row.attempts + 1)
 
 
 def _measure(tx: Transaction, ended: list[_EndedJob]) -> None:

@@ -60,7 +60,9 @@ async def facts(db: Shards) -> StoreFacts:
     for keys in db.keys:
         info = await db.client.info(keys.root, "server", "memory")
         nodes[info.get("run_id", keys.root)] = info
-    engine, version = _software(next(iter(nodes.values())))
+    info = next(iter(nodes.values()))
+    engine = "valkey" if "valkey_version" in info else "redis"
+    version = info.get(f"{engine}_version", "?")
     sizes = [info.get("used_memory") for info in nodes.values()]
     memory = [int(size) for size in sizes if size is not None]
     size = sum(memory) if len(memory) == len(sizes) else None
@@ -87,10 +89,3 @@ def _read_stats(minute: int, fields: Any) -> list[Stat]:
         elif what in _COUNTS:
             known.setdefault(unquote(name), {})[what] = _read_counts(value)
     return [Stat(minute=minute, type=name, **what) for name, what in known.items()]
-
-
-def _software(info: dict[str, str]) -> tuple[str, str]:
-    """Return the name and version of the server."""
-    if "valkey_version" in info:
-        return "valkey", info["valkey_version"]
-    return "redis", info.get("redis_version", "?")

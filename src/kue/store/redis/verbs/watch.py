@@ -163,8 +163,11 @@ class Subscriptions:
         subscription = self._subscriptions[shard]
         interest = subscription.buffers.pop(events, None)
         if interest is not None and interest.listener:
+            keys = self._db.keys[shard]
             with contextlib.suppress(StoreError):
-                await self._forget(shard, interest.listener)
+                await self._db.client.read(
+                    keys.root, "ZREM", keys.of_shard("listeners"), interest.listener
+                )
         is_current = self._subscriptions.get(shard) is subscription
         if not subscription.buffers and is_current:
             del self._subscriptions[shard]
@@ -224,12 +227,6 @@ class Subscriptions:
             shard, "listen", WATCH_MS, interest.listener, *job_ids
         )
         return int(published)
-
-    async def _forget(self, shard: int, listener: str) -> None:
-        keys = self._db.keys[shard]
-        await self._db.client.read(
-            keys.root, "ZREM", keys.of_shard("listeners"), listener
-        )
 
 
 def read_message(message: bytes) -> tuple[int, list[Event]]:

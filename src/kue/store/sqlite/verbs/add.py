@@ -102,7 +102,8 @@ class _Batch:
         if draft.spec.after:
             lost, open_ = self._check_parents(draft)
             if lost:
-                state, at, story = State.CANCELLED, now, _cancelled(now, lost)
+                state, at = State.CANCELLED, now
+                story = line_of("", now, tail_of(Cancelled(lost))).decode()
             elif open_:
                 # A delay counts from when it is released; an absolute time stays.
                 state, at = State.BLOCKED, draft.at
@@ -166,10 +167,6 @@ def _time_of(draft: Draft, now: int) -> int | None:
     """Return when it may run, None for now."""
     at = now + draft.spec.delay if draft.at is None else draft.at
     return at if at > now else None
-
-
-def _cancelled(now: int, reason: str) -> str:
-    return line_of("", now, tail_of(Cancelled(reason))).decode()
 
 
 def _columns(
