@@ -10,7 +10,7 @@ import redis
 
 from kue.model.job import State
 from kue.store.contract import Store
-from kue.store.redis.doctor.keyspace import read_key
+from kue.store.redis.doctor.key_table import parse_key
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS, Keys, root_of
 from kue.store.values import AuditEntry
 from tests.faults.garbling import CALLS, TIMING, surround
@@ -238,7 +238,7 @@ def _do(client: redis.Redis, command: tuple[Any, ...]) -> Any:
 def place_of(key: bytes) -> str:
     """Return the kind of a key: its name, with a star for what differs."""
     text = key.decode().partition("}:")[2]
-    known = read_key(text)
+    known = parse_key(text)
     assert known is not None, text
     if known.kind in ("type", "held"):
         return "*:held:*" if known.kind == "held" else f"*:{known.name}"

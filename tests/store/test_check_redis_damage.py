@@ -166,7 +166,7 @@ async def test_a_repair_leaves_nothing_that_it_says_it_can_repair(
     random = Random(seed)
     done = [spoil(hands, random) for _ in range(random.choice([1, 3, 10, 30]))]
 
-    # What is mended may bring to light what it hid: a job back from nowhere has books.
+    # A repair may reveal other damage: a job in a state again needs its entries.
     for _ in range(3):
         report = await store.check(repair=True)
         if all(finding.repaired for finding in report.findings):

@@ -7,8 +7,7 @@ import pytest
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Error, Failed, State
 from kue.store.contract import Store
-from kue.store.values import RemoveRequest
-from tests.support.hands import Hands, found, mended
+from tests.support.hands import Hands, found, repaired
 from tests.support.jobs import OOPS, T0, end, job_in, start_one
 
 pytestmark = [
@@ -19,7 +18,7 @@ pytestmark = [
 MARK = fingerprint(OOPS)
 DRIFT = (
     "error-drift",
-    "the errors of 'email' are not counted as its failed jobs have them",
+    "the error counts of 'email' differ from its failed jobs",
     "count again",
 )
 
@@ -46,7 +45,7 @@ async def test_errors_that_are_counted_wrongly_are_counted_again(
     before = await store.errors()
     hands.do(command, hands.of_type(structure), *rest)
 
-    await mended(store, *DRIFT)
+    await repaired(store, *DRIFT)
 
     assert await store.errors() == before
 
@@ -72,7 +71,7 @@ async def test_errors_of_no_job_are_forgotten(store: Store, hands: Hands) -> Non
     await store.remove(RemoveRequest([job_id]))
     hands.do("RESTORE", hands.of_type("errors"), 0, errors)
 
-    await mended(store, *DRIFT)
+    await repaired(store, *DRIFT)
 
     assert (await store.errors()).total == 0
 

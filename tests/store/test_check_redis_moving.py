@@ -84,7 +84,7 @@ async def test_a_job_that_moves_under_a_repair_is_looked_at_anew(
     hands.mark_live(job_id, 0)
 
     async def cancel(script: str, args: tuple[Any, ...]) -> None:
-        if script == "mend":
+        if script == "repair":
             await other_store.cancel([job_id])
 
     meddle(monkeypatch, store, cancel)
@@ -107,7 +107,7 @@ async def test_a_job_that_never_holds_still_is_left_for_the_next_check(
 
     async def edit(script: str, args: tuple[Any, ...]) -> None:
         nonlocal priority
-        if script == "mend":
+        if script == "repair":
             priority += 1
             await other_store.update([Change(job_id, priority=priority)])
 

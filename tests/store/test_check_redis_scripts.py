@@ -1,4 +1,4 @@
-"""``inspect.lua`` and ``mend.lua``: a repair rests on what is still so."""
+"""``inspect.lua`` and ``repair.lua``: a repair rests on what is still so."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_a_repair_is_carried_out_while_nothing_has_changed(
     digest, _ = look(hands, job_id)
 
     command = (3, "DEL", "a", "b")
-    assert run(hands, "mend", digest, 3, "job", job_id, 0, *command) == b"done"
+    assert run(hands, "repair", digest, 3, "job", job_id, 0, *command) == b"done"
 
 
 @pytest.mark.parametrize("command", ["ZADD", "ZREM"])
@@ -48,7 +48,7 @@ async def test_a_repair_is_not_carried_out_when_the_job_has_moved(
     before = hands.everything()
 
     words = [command, hands.of_type("waiting"), *([1] * (command == "ZADD")), job_id]
-    word = run(hands, "mend", digest, 3, "job", job_id, 0, len(words), *words)
+    word = run(hands, "repair", digest, 3, "job", job_id, 0, len(words), *words)
 
     assert word == b"changed"
     assert hands.everything() == before
@@ -61,7 +61,7 @@ async def test_a_repair_stops_at_what_redis_refuses(store: Store, hands: Hands) 
     after_that = (3, "ZREM", hands.of_type("waiting"), job_id)
     before = hands.everything()
 
-    word = run(hands, "mend", digest, 3, "job", job_id, 0, *refused, *after_that)
+    word = run(hands, "repair", digest, 3, "job", job_id, 0, *refused, *after_that)
 
     assert word == b"refused"
     assert hands.everything() == before

@@ -6,8 +6,7 @@ import pytest
 
 from kue.model.job import State
 from kue.store.contract import Store
-from kue.store.values import RemoveRequest
-from tests.support.hands import Hands, found, left_alone, mended
+from tests.support.hands import Hands, found, left_alone, repaired
 from tests.support.jobs import add_one, state_of
 from tests.support.upkeep import tend
 
@@ -84,4 +83,4 @@ async def test_a_job_of_another_shard_in_line_is_taken_out(
     hands.do("ZADD", hands.of_type("waiting"), 1, job_id + 1)
 
     message = f"job {job_id + 1} is in email:waiting, but there can be no such job here"
-    await mended(store, "no-record", message, "take it out")
+    await repaired(store, "no-record", message, "remove it")

@@ -1,22 +1,33 @@
 """
 Hands inside a Redis store: what a slip in redis-cli, a bug or a bad restore would do.
 
-And what `check` is to make of it: `mended` and `left_alone` say so in one line.
+And what `check` is to make of it: `repaired` and `left_alone` say so in one line.
 """
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import redis
 
+from kue.model.job import State
 from kue.store.contract import Store
-from kue.store.redis.keys import LIVE_CHUNK, Keys, root_of, shard_of_type
+from kue.store.redis.keys import (
+    JOB_KEYS,
+    LIVE_CHUNK,
+    TYPE_KEYS,
+    Keys,
+    root_of,
+    shard_of_type,
+)
 from kue.store.redis.wire.connecting import DRIVER
 from kue.store.values import Finding
 from tests.support.engines import Engine
+from tests.support.jobs import claim_ids, state_of
 
 
 class Hands:
@@ -112,13 +123,14 @@ async def only(store: Store, *, repair: bool = False) -> Finding:
     """Check; there must be one finding, which names the job it is about."""
     report = await store.check(repair=repair)
     [finding] = report.findings
-    if finding.job_id is not None:
-        assert str(finding.job_id) in finding.message
+    name = re.match(r"job (\d+) ", finding.message)
+    if name and "there can be no such job" not in finding.message:
+        assert finding.job_id == int(name[1])
     return finding
 
 
-async def mended(store: Store, code: str, message: str, repair: str) -> None:
-    """A check finds this one thing, says so, mends it if asked, and then is content."""
+async def repaired(store: Store, code: str, message: str, repair: str) -> None:
+    """A check finds this one thing, repairs it if asked, and then finds nothing."""
     finding = await only(store)
     assert (finding.code, finding.message) == (code, message)
     assert (finding.repair, finding.repaired) == (repair, False)
@@ -139,3 +151,74 @@ async def left_alone(store: Store, hands: Hands, code: str, message: str) -> Non
     assert (finding.repair, finding.repaired) == ("", False)
     assert hands.everything() == before
     assert (await only(store)).code == code
+
+
+class Damage(NamedTuple):
+    """Damage to a store with a job, what a check finds, and what a repair does."""
+
+    #: What job there is: a word, and options.
+    job: str
+    #: Commands, separated by semicolons; for names in braces see `Names`.
+    commands: str
+    #: The end of it: a state, "claimed" (next), or a command, "=", and its reply.
+    end: str
+    code: str
+    message: str
+    #: Empty when a repair leaves it to a person.
+    repair: str
+
+    async def check(self, store: Store, hands: Hands, names: Names) -> None:
+        """Do the damage, and check that it is found, and repaired or left alone."""
+        for command in self.commands.split("; "):
+            hands.do(*names.words(command))
+        message = self.message.format_map(names)
+        if self.repair:
+            await repaired(store, self.code, message, self.repair.format_map(names))
+        else:
+            await left_alone(store, hands, self.code, message)
+        command, is_command, reply = self.end.partition(" = ")
+        if is_command:
+            found = hands.do(*names.words(command))
+            text = found.decode() if isinstance(found, bytes) else f"{found:.0f}"
+            assert text == reply.format_map(names)
+        elif self.end == "claimed":
+            assert (await claim_ids(store, now=await store.now()))[0] == names["id"]
+        elif self.end:
+            assert await state_of(store, names["id"]) is State(self.end)
+
+
+def read_damages(table: str) -> list[Damage]:
+    """Read rows of "job | commands | end", and below "code: message -> repair"."""
+    damages: list[Damage] = []
+    for row in re.split(r"\n(?=\S)", table.strip()):
+        head, _, rest = row.partition("\n")
+        job, commands, end = (cell.strip() for cell in head.split("|"))
+        finding, _, repair = " ".join(rest.split()).partition(" -> ")
+        code, _, message = finding.partition(": ")
+        damages.append(Damage(job, commands, end, code, message, repair))
+    return damages
+
+
+class Names(dict[str, Any]):
+    """Keys by the names of structures (of "email"), and what else a job has."""
+
+    def __init__(self, hands: Hands, made: int | dict[str, Any]) -> None:
+        super().__init__({"id": made} if isinstance(made, int) else made)
+        self._hands = hands
+
+    def __missing__(self, name: str) -> Any:
+        hands, job_id = self._hands, self["id"]
+        if name in ("record", *JOB_KEYS):
+            return hands.record(job_id, "" if name == "record" else name)
+        if name == "list":
+            return hands.record(self["parent"], "then")
+        if name == "live":
+            return hands.keys_of(job_id).live(0)
+        if name == "score":
+            return hands.line_score(job_id)
+        if name == "sequence":
+            return job_id // hands.shards
+        return hands.of_type(name) if name in TYPE_KEYS else hands.home(name)
+
+    def words(self, command: str) -> list[str]:
+        return shlex.split(command.format_map(self))

@@ -8,20 +8,27 @@ from hypothesis import strategies as st
 
 from kue.model.draft import draft
 from kue.store.codec import body_of
-from kue.store.redis.doctor.bits import Bits
-from kue.store.redis.doctor.facts import Tie, job_subject, read_facts, read_tie
-from kue.store.redis.doctor.keyspace import Key, glob, read_key
-from kue.store.redis.doctor.screening import is_unremarkable, parents_of
-from kue.store.redis.doctor.shard import Seen
-from kue.store.redis.doctor.steps import Steps
-from kue.store.redis.doctor.trouble import listed
-from kue.store.redis.keys import JOB_KEYS, LIVE_CHUNK, SHARD_KEYS, TYPE_KEYS
+from kue.store.redis.doctor.bitset import Bitset
+from kue.store.redis.doctor.check import CheckProgress
+from kue.store.redis.doctor.job_facts import (
+    Dependency,
+    JobHints,
+    job_subject,
+    parse_dependency,
+    parse_facts,
+)
+from kue.store.redis.doctor.job_record import is_sound, parents_of
+from kue.store.redis.doctor.key_table import KnownKey, glob, parse_key
+from kue.store.redis.doctor.rule import listed
+from kue.store.redis.doctor.shard import Inspection, ShardMap
+from kue.store.redis.keys import JOB_KEYS, LIVE_CHUNK, SHARD_KEYS, TYPE_KEYS, Keys
 
+ONE_SHARD = ShardMap([Keys("{kue}")])
 numbers = st.sets(st.integers(0, 3 * LIVE_CHUNK), max_size=50)
 
 
-def bits_of(values: set[int]) -> Bits:
-    bits = Bits()
+def bits_of(values: set[int]) -> Bitset:
+    bits = Bitset()
     for value in values:
         assert bits.add(value)
     return bits
@@ -42,14 +49,14 @@ def test_bits_are_a_set_of_numbers(ones: set[int], others: set[int]) -> None:
 
 
 def test_a_number_is_new_once() -> None:
-    bits = Bits()
+    bits = Bitset()
 
     assert [bits.add(7), bits.add(7)] == [True, False]
 
 
 def test_a_bitmap_is_taken_over_as_redis_has_it() -> None:
     """Redis counts bits from the left and leaves off what is empty at the end."""
-    bits = Bits()
+    bits = Bitset()
     bits.load(2, b"\x80\x01")
     bits.load(3, b"")
 
@@ -64,7 +71,7 @@ def test_an_empty_bitmap_has_no_highest_number() -> None:
 
 
 def test_a_bitmap_that_is_too_long_is_cut_off() -> None:
-    bits = Bits()
+    bits = Bitset()
     bits.load(0, b"\0" * (LIVE_CHUNK // 8) + b"\xff")
 
     assert list(bits) == []
@@ -73,31 +80,31 @@ def test_a_bitmap_that_is_too_long_is_cut_off() -> None:
 # -- keys ----------------------------------------------------------------------
 
 KNOWN = [
-    *(Key(name, kind, "shard", name) for name, kind in SHARD_KEYS.items()),
+    *(KnownKey(name, kind, "shard", name) for name, kind in SHARD_KEYS.items()),
     *(
-        Key(f"a b:{name}", kind, "type", name, "a b")
+        KnownKey(f"a b:{name}", kind, "type", name, "a b")
         for name, kind in TYPE_KEYS.items()
     ),
     *(
-        Key(f"job:12:{name}", kind, "part", name, number=12)
+        KnownKey(f"job:12:{name}", kind, "part", name, number=12)
         for name, kind in JOB_KEYS.items()
     ),
-    Key("job:12", "string", "record", number=12),
-    Key("live:0", "string", "live", number=0),
-    Key("stats:30000000", "hash", "stats", number=30_000_000),
-    Key("producers:500000", "hash", "producers", number=500_000),
-    Key("email:held:a%3Ab", "zset", "held", "a%3Ab", "email"),
+    KnownKey("job:12", "string", "record", number=12),
+    KnownKey("live:0", "string", "live", number=0),
+    KnownKey("stats:30000000", "hash", "stats", number=30_000_000),
+    KnownKey("producers:500000", "hash", "producers", number=500_000),
+    KnownKey("email:held:a%3Ab", "zset", "held", "a%3Ab", "email"),
     # Types may be called like anything that is not a type.
-    Key("job:waiting", "zset", "type", "waiting", "job"),
-    Key("live:wake", "zset", "type", "wake", "live"),
-    Key("stats:held:7", "zset", "held", "7", "stats"),
-    Key("job:held:log", "zset", "held", "log", "job"),
+    KnownKey("job:waiting", "zset", "type", "waiting", "job"),
+    KnownKey("live:wake", "zset", "type", "wake", "live"),
+    KnownKey("stats:held:7", "zset", "held", "7", "stats"),
+    KnownKey("job:held:log", "zset", "held", "log", "job"),
 ]
 
 
 @pytest.mark.parametrize("key", KNOWN, ids=lambda key: key.text)
-def test_every_key_of_the_table_is_known(key: Key) -> None:
-    assert read_key(key.text) == key
+def test_every_key_of_the_table_is_known(key: KnownKey) -> None:
+    assert parse_key(key.text) == key
 
 
 UNKNOWN = """
@@ -108,7 +115,7 @@ UNKNOWN = """
 
 @pytest.mark.parametrize("text", ["", *UNKNOWN.split()])
 def test_no_other_key_is_known(text: str) -> None:
-    assert read_key(text) is None
+    assert parse_key(text) is None
 
 
 def test_only_what_is_kept_for_a_while_may_expire() -> None:
@@ -129,9 +136,9 @@ ENDED = RECORD + b'\n{"run":"","at":1800000000001,"outcome":"cancelled","reason"
 
 
 def test_most_jobs_need_no_closer_look() -> None:
-    assert is_unremarkable(7, 7, b"email", "waiting", SCORE, RECORD)
-    assert is_unremarkable(7, 7, b"email", "delayed", 1.8e12, RECORD)
-    assert is_unremarkable(7, 7, b"email", "cancelled", 1.8e12, ENDED)
+    assert is_sound(7, 7, b"email", "waiting", SCORE, RECORD)
+    assert is_sound(7, 7, b"email", "delayed", 1.8e12, RECORD)
+    assert is_sound(7, 7, b"email", "cancelled", 1.8e12, ENDED)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +160,7 @@ def test_most_jobs_need_no_closer_look() -> None:
 def test_anything_else_is_looked_at_closely(
     job_type: bytes, place: str, score: float, record: bytes | None
 ) -> None:
-    assert not is_unremarkable(7, 7, job_type, place, score, record)
+    assert not is_sound(7, 7, job_type, place, score, record)
 
 
 def test_a_record_says_what_its_job_waits_for() -> None:
@@ -171,10 +178,11 @@ def test_facts_are_read_as_they_were_told() -> None:
     told = [b"record", b"", b"0\t1\temail\n{}", b"in", b"email:waiting", b"7"]
     told += [b"has", b"email:tries", b"1:0", b"held", b"email:held:g", b"7"]
     told += [b"unique", b"", b"9:0", b"holder", b"9", b"active", b"holds", b"9", b"1"]
-    told += [b"part", b"log", b"1", b"live", b"", b"1", b"tie", b"5", b"aht complete"]
-    told += [b"tie", b"nobody", b"a "]
+    told += [b"part", b"log", b"1", b"live", b"", b"1", b"dependency", b"5"]
+    told += [b"awaited known then:complete"]
+    told += [b"dependency", b"nobody", b"awaited :"]
 
-    facts = read_facts(7, Seen(b"digest", told, 99))
+    facts = parse_facts(("job", 7), Inspection(b"digest", told, 99), ONE_SHARD)
 
     assert (facts.job_id, facts.digest, facts.now) == (7, b"digest", 99)
     assert facts.record == b"0\t1\temail\n{}"
@@ -185,27 +193,28 @@ def test_facts_are_read_as_they_were_told() -> None:
     assert facts.parts == {"log"}
     assert facts.is_live
     assert not facts.is_parent
-    tie = Tie(5, awaited=True, in_then=True, is_known=True, standing="complete")
-    assert facts.ties == [tie]
+    marks = frozenset({"awaited", "then", "known"})
+    assert facts.dependencies == [Dependency(5, marks, "complete")]
     assert facts.odd_parents == [b"nobody"]
 
 
 def test_damage_that_is_no_text_can_still_be_shown() -> None:
     told = [b"in", b"email:active", b"\xff\xfe"]
 
-    facts = read_facts(7, Seen(b"", told, 0))
+    facts = parse_facts(("job", 7), Inspection(b"", told, 0), ONE_SHARD)
 
     assert facts.places == {("email", "active"): "\\xff\\xfe"}
 
 
 def test_a_parent_elsewhere_is_not_known_until_it_is_asked() -> None:
-    assert read_tie(5, "a ") == Tie(5, awaited=True)
-    assert read_tie(5, "al ") == Tie(5, awaited=True, is_link_pending=True)
+    awaited, linking = frozenset({"awaited"}), frozenset({"awaited", "link"})
+    assert parse_dependency(5, "awaited :") == Dependency(5, awaited)
+    assert parse_dependency(5, "awaited link :") == Dependency(5, linking)
 
 
 def test_a_job_is_asked_about_in_the_same_words_every_time() -> None:
     """Or a repair would compare two different digests."""
-    subject = job_subject(7, {"b", "a"}, {30, 4})
+    subject = job_subject(7, JobHints({"b", "a"}, {30, 4}))
 
     assert subject == ("job", 7, 2, "a", "b", 4, 30)
 
@@ -215,7 +224,7 @@ def test_a_job_is_asked_about_in_the_same_words_every_time() -> None:
 
 def test_progress_never_goes_back_and_ends_at_the_total() -> None:
     told: list[tuple[int, int]] = []
-    steps = Steps(lambda *step: told.append(step))
+    steps = CheckProgress(lambda *step: told.append(step))
 
     steps.begin(1000)
     for _ in range(1200):
@@ -229,7 +238,7 @@ def test_progress_never_goes_back_and_ends_at_the_total() -> None:
 
 
 def test_nobody_need_listen_to_the_progress() -> None:
-    steps = Steps(None)
+    steps = CheckProgress(None)
     steps.begin(1)
     steps.advance(1)
     steps.finish()

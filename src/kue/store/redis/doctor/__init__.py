@@ -1,1 +1,1 @@
-"""How `check` proves a shard sound: survey, facts, diagnosis, mending."""
+"""The check of a Redis store (`kue doctor`): rules in tables, and their repairs."""

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 --[[
-  inspect: examine jobs and other subjects for `kue doctor`; each atomically.  The caller
+  inspect: report facts about jobs and other subjects for `kue doctor`; each atomically.  The caller
   bounds how many.
 
   KEYS
@@ -11,7 +11,7 @@
     3  shard   which one this is
     then subjects, each after the number of its arguments:
        "job", id, count, count places to look into, jobs it may wait for
-       "tie", parent, id              how a job of this shard refers to one that waits
+       "dependency", parent, id       how a job of this shard refers to one that waits
        "keys", key, Redis type, …     which of these have a wrong type or expire
        "unique", type, key            the holder of a unique key
        "lapse", type, key             when a unique key is freed, and its holder

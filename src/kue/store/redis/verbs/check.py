@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.store.redis.doctor.examination import Examination
-from kue.store.redis.doctor.keyspace import glob
-from kue.store.redis.doctor.layout import Layout
-from kue.store.redis.doctor.shard import Shard
-from kue.store.redis.doctor.steps import Steps
+from kue.store.redis.doctor.check import CheckProgress, RedisCheck
+from kue.store.redis.doctor.key_table import glob
+from kue.store.redis.doctor.shard import Shard, ShardMap
 
 if TYPE_CHECKING:
     from kue.store.contract import OnProgress
@@ -23,8 +21,8 @@ async def check(
     shards = [
         Shard(number, keys, db.run, db.read_many) for number, keys in enumerate(db.keys)
     ]
-    examination = Examination(shards, Layout(db.keys), Steps(on_progress))
-    return await examination.run(await servers_of(db), pattern_of(db), repair=repair)
+    work = RedisCheck(shards, ShardMap(db.keys), CheckProgress(on_progress))
+    return await work.run(await servers_of(db), pattern_of(db), repair=repair)
 
 
 async def servers_of(db: Shards) -> list[int]:

@@ -1,5 +1,5 @@
 -- Facts about a job for `kue doctor`, as a flat list: kind, where, value.  The doctor
--- decides by them, and `mend` acts only while they still hold.  What changes all the time
+-- decides by them, and `repair` acts only while they still hold.  What changes all the time
 -- (a deadline that is renewed, progress) is reported as "1", or nothing could be repaired.
 -- A key of the wrong Redis type counts as absent: it is reported separately.
 local ZSETS = { "waiting", "held", "delayed", "complete", "failed", "cancelled", "blocked",
@@ -39,33 +39,34 @@ local function find_place(id, q)
   return nil
 end
 
--- Return where a job is; "" if it does not exist; "adrift" if it is parked or nowhere.
+-- Return where a job is; "" if it does not exist; "nowhere" if it is parked or in no state.
 local function status_of(id)
   if redis.call("EXISTS", job .. id) == 0 then
     return ""
   end
   local head = header(id)
   local place = head and find_place(id, queue(head.type))
-  return place and place ~= "parked" and place or "adrift"
+  return place and place ~= "parked" and place or "nowhere"
 end
 
--- Return how `parent`, a job of this shard, and job `id` refer to each other.
-local function tie(parent, id)
-  local marks = "h"
-  local function mark(letter, is_so)
-    marks = is_so and marks .. letter or marks
+-- Return how `parent`, a job of this shard, and job `id` refer to each other: words for
+-- what is so (see `Dependency`), a colon, and where the parent is.
+local function dependency_on(parent, id)
+  local marks = "known"
+  local function mark(word, is_so)
+    marks = is_so and marks .. " " .. word or marks
   end
-  mark("t", read("ZSCORE", job .. parent .. ":then", id))
-  mark("f", read("ZSCORE", job .. parent .. ":finally", id))
-  mark("o", (read("ZCARD", job .. parent .. ":then") or 0)
+  mark("then", read("ZSCORE", job .. parent .. ":then", id))
+  mark("finally", read("ZSCORE", job .. parent .. ":finally", id))
+  mark("only", (read("ZCARD", job .. parent .. ":then") or 0)
     + (read("ZCARD", job .. parent .. ":finally") or 0) == 1)
-  mark("r", read_entry("HGET", root .. ":outbox", "rest:" .. parent))
-  mark("e", read_entry("HGET", root .. ":outbox", "end:" .. id .. ":" .. parent))
-  return marks .. " " .. status_of(parent)
+  mark("rest", read_entry("HGET", root .. ":outbox", "rest:" .. parent))
+  mark("end", read_entry("HGET", root .. ":outbox", "end:" .. id .. ":" .. parent))
+  return marks .. ":" .. status_of(parent)
 end
 
 -- Note this for all jobs that `id` waits for, and for `others`.
-local function note_ties(note, id, others)
+local function note_dependencies(note, id, others)
   local awaited, parents = {}, read("SMEMBERS", job .. id .. ":after") or {}
   for _, parent in ipairs(parents) do
     awaited[parent] = true
@@ -77,16 +78,17 @@ local function note_ties(note, id, others)
   end
   table.sort(parents)
   for _, parent in ipairs(parents) do
-    local marks = awaited[parent] and "a" or ""
+    local marks = awaited[parent] and "awaited " or ""
     if (tonumber(parent) or 0) % shards == shard then
-      note("tie", parent, marks .. tie(parent, id))
+      note("dependency", parent, marks .. dependency_on(parent, id))
     else
-      for letter, kind in pairs({ l = "link:", u = "unlink:" }) do
-        if read_entry("HGET", root .. ":outbox", kind .. id .. ":" .. parent) then
-          marks = marks .. letter
+      for _, kind in ipairs({ "link", "unlink" }) do
+        local field = kind .. ":" .. id .. ":" .. parent
+        if read_entry("HGET", root .. ":outbox", field) then
+          marks = marks .. kind .. " "
         end
       end
-      note("tie", parent, marks .. " ")
+      note("dependency", parent, marks .. ":")
     end
   end
 end
@@ -197,6 +199,6 @@ local function facts_of_job(id, places, others)
   note("cancelling", "", read_entry("HGET", root .. ":cancelling", id))
   note("parent", "", read_entry("SISMEMBER", root .. ":parents", id) == 1 and "1")
   note("rest", "", read_entry("HGET", root .. ":outbox", "rest:" .. id))
-  note_ties(note, id, others)
+  note_dependencies(note, id, others)
   return facts
 end

@@ -139,8 +139,8 @@ local function look_at(from, to)
       list[#list + 1] = ARGV[at]
     end
     facts = facts_of_job(name, places, others)
-  elseif kind == "tie" then
-    facts = { tie(name, rest) }
+  elseif kind == "dependency" then
+    facts = { dependency_on(name, rest) }
   elseif kind == "keys" then
     facts = facts_of_keys(from + 1, to)
   elseif kind == "unique" then

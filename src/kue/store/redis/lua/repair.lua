@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  mend: carry out a repair of `kue doctor`, if the facts that it is based on still hold.
+  repair: carry out a repair of `kue doctor`, if the facts that it is based on still hold.
 
   The caller has decided, from the facts that `inspect` returned; here they are only
   compared.  The caller orders the commands so that the first one that Redis may refuse

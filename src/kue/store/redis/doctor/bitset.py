@@ -1,4 +1,4 @@
-"""Sets of sequence numbers, a bit each: what a million jobs are remembered by."""
+"""Sets of sequence numbers, one bit per job: how a check remembers millions of jobs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 _BYTES = LIVE_CHUNK // 8
 
 
-class Bits:
+class Bitset:
     """
     A set of whole numbers from 0 on.
 
-    Laid out as the live bitmaps in Redis are, so that those are taken over as they
-    stand; memory follows the chunks in use, not the highest number.
+    It has the layout of the ``live`` bitmaps in Redis, so that those are loaded as they
+    are.  Memory follows the chunks in use, not the highest number.
     """
 
     def __init__(self) -> None:
         self._chunks: dict[int, bytearray] = {}
 
     def add(self, number: int) -> bool:
-        """Add *number*; tell whether it is new."""
+        """Add *number*; return whether it is new."""
         chunk, offset = divmod(number, LIVE_CHUNK)
         bitmap = self._chunks.get(chunk)
         if bitmap is None:
@@ -35,7 +35,7 @@ class Bits:
         return is_new
 
     def load(self, chunk: int, bitmap: bytes) -> None:
-        """Take over one live bitmap; Redis leaves off what is empty at its end."""
+        """Load one ``live`` bitmap; Redis omits zeros at its end."""
         if bitmap:
             self._chunks[chunk] = bytearray(bitmap[:_BYTES].ljust(_BYTES, b"\0"))
 
@@ -50,9 +50,9 @@ class Bits:
         )
 
     def __iter__(self) -> Iterator[int]:
-        yield from self.without(Bits())
+        yield from self.without(Bitset())
 
-    def without(self, other: Bits) -> Iterator[int]:
+    def without(self, other: Bitset) -> Iterator[int]:
         """Yield the numbers that are here and not in *other*, in order."""
         for chunk in sorted(self._chunks):
             mine = int.from_bytes(self._chunks[chunk])
@@ -61,11 +61,11 @@ class Bits:
             base = chunk * LIVE_CHUNK
             for index, byte in enumerate(rest):
                 if byte:
-                    yield from _set_in(byte, base + 8 * index)
+                    yield from _bits_of(byte, base + 8 * index)
 
     @property
     def highest(self) -> int:
-        """The highest number, 0 if there is none."""
+        """The highest number, 0 if the set is empty."""
         for chunk in sorted(self._chunks, reverse=True):
             # The first bit of a bitmap is the highest of the number.
             value = int.from_bytes(self._chunks[chunk])
@@ -75,7 +75,7 @@ class Bits:
         return 0
 
 
-def _set_in(byte: int, base: int) -> Iterator[int]:
+def _bits_of(byte: int, base: int) -> Iterator[int]:
     for bit in range(8):
         if byte & (128 >> bit):
             yield base + bit
