@@ -58,7 +58,7 @@ async def test_a_member_that_cannot_be_a_job_is_taken_out(
     hands.do("ZADD", hands.of_type("waiting"), 0, member)
 
     message = f"job {member} is in email:waiting, but there can be no such job here"
-    await repaired(store, "no-record", message, "remove it")
+    await repaired(store, "no-record", message, "take it out")
 
 
 DAMAGE = {
@@ -105,10 +105,7 @@ async def test_the_advice_for_a_bad_record_works(store: Store, hands: Hands) -> 
     hands.do("SET", hands.record(job_id), "garbage")
     [finding] = (await store.check()).findings
     key = hands.record(job_id)
-    assert (
-        f"look at it with GET {key}; to discard the job, DEL that key"
-        in finding.message
-    )
+    assert f"look at it with GET {key}; to give it up, DEL that key" in finding.message
 
     hands.do("DEL", key)
 
@@ -135,7 +132,7 @@ async def test_a_parked_job_without_a_record_is_forgotten(
     job_id, _ = await park(store, hands)
 
     message = f"job {job_id} is parked, and its record is gone"
-    await repaired(store, "parked", message, "remove it")
+    await repaired(store, "parked", message, "forget it")
 
 
 async def test_a_parked_job_that_can_be_read_again_goes_back_in_line(
@@ -325,7 +322,7 @@ async def test_a_run_of_an_unknown_worker_is_taken_back(
         f"job {job_id} is run by worker 'w%3A1', which has no lease that could end"
         for job_id in (first, second)
     ]
-    repair = "give it one that is over, so that maintenance reclaims the run"
+    repair = "give it one that is over, so that maintenance takes the run back"
     assert {finding.repair for finding in report.findings} == {repair}
     assert all(finding.repaired for finding in report.findings)
     assert await found(store) == []
@@ -352,8 +349,8 @@ async def test_a_job_that_is_not_marked_as_living_is_marked(
     hands.mark_live(job_id, 0)
     assert (await store.page()).jobs == []
 
-    message = f"job {job_id} is not marked as existing, so that pages over all states "
-    await repaired(store, "count-drift", message + "omit it", "mark it")
+    message = f"job {job_id} is not marked as living, so that pages over all states "
+    await repaired(store, "count-drift", message + "leave it out", "mark it")
 
     assert [job.id for job in (await store.page()).jobs] == [job_id]
 
@@ -384,7 +381,7 @@ async def test_an_entry_in_another_type_is_taken_out(
     hands.do("ZADD", hands.of_type("ttl", other), T0, job.id)
 
     message = f"job {job.id} is in active, but has an entry in ttl"
-    await repaired(store, "stray-entry", message, "remove it")
+    await repaired(store, "stray-entry", message, "take it out")
 
     assert hands.do("ZSCORE", hands.of_type("ttl"), job.id) is not None
 
@@ -395,7 +392,7 @@ async def test_a_ttl_that_nobody_watches_is_watched_again(
     job = await start_one(store, ttl="1h")
     hands.do("DEL", hands.of_type("ttl"))
 
-    message = f"job {job.id} is in active and has a time limit, but no entry in ttl"
+    message = f"job {job.id} is in active and has its own time, but no entry in ttl"
     await repaired(store, "missing-entry", message, "add it to ttl")
 
     deadline = hands.do("ZSCORE", hands.of_type("ttl"), job.id)

@@ -67,7 +67,7 @@ async def test_a_record_of_the_wrong_redis_type_is_left_to_a_person(
     hands.do("DEL", key)
     hands.do("RPUSH", key, "x")
 
-    message = f"key {key} is a list, but must be a string; rename it and"
+    message = f"key {key} is a list, but must be a string; rename it away"
     await left_alone(store, hands, "wrong-type", message)
 
     hands.do("RENAME", key, "elsewhere")
@@ -175,8 +175,8 @@ async def test_a_type_that_maintenance_does_not_look_at_is_looked_at_again(
     await add_one(store, "a: type")
     hands.do("DEL", hands.home("agenda", "a: type"))
 
-    message = "type 'a: type' has jobs, but maintenance does not visit it"
-    await repaired(store, "unknown-type", message, "have it visited")
+    message = "type 'a: type' has jobs, but maintenance does not look at it"
+    await repaired(store, "unknown-type", message, "have it looked at")
 
 
 # -- as a whole ----------------------------------------------------------------

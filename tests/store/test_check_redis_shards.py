@@ -83,4 +83,4 @@ async def test_a_job_of_another_shard_in_line_is_taken_out(
     hands.do("ZADD", hands.of_type("waiting"), 1, job_id + 1)
 
     message = f"job {job_id + 1} is in email:waiting, but there can be no such job here"
-    await repaired(store, "no-record", message, "remove it")
+    await repaired(store, "no-record", message, "take it out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from kue.model.job import Retried, Stalled, State
 from kue.model.schedule import every
 from kue.store.contract import Store
 from kue.store.values import Limits, Progress
-from tests.support.hands import Damage, Hands, Names, read_damages
+from tests.support.hands import Damage, Hands, Names, check_reply, read_damages
 from tests.support.jobs import (
     HOUR,
     OOPS,
@@ -25,6 +26,7 @@ from tests.support.jobs import (
     get_one,
     job_in,
     start_one,
+    state_of,
 )
 
 pytestmark = [
@@ -37,7 +39,7 @@ Made = int | dict[str, Any]
 
 async def running(store: Store, **options: Any) -> Made:
     job = await start_one(store, **options)
-    return {"id": job.id, "number": job.fence}
+    return {"id": job.id, "number": job.fence, "run": job}
 
 
 async def fresh(store: Store, **options: Any) -> Made:
@@ -86,7 +88,7 @@ async def held(store: Store) -> Made:
     first, second = await add_many(store, 2, group="a group")
     assert await claim_ids(store) == [first]
     assert (await get_one(store, second)).held
-    return {"id": second, "first": first, "other": await add_one(store, delay="1h")}
+    return {"id": second, "first": first}
 
 
 async def progressing(store: Store) -> Made:
@@ -135,9 +137,22 @@ TIMES = {
 }
 
 
-async def make(store: Store, job: str) -> Made:
-    """Make a job: "waiting priority=high"."""
-    word, *settings = job.split()
+async def make(store: Store, hands: Hands, jobs: str) -> Names:
+    """Make jobs: "waiting priority=high, waiting"; the second is {other}."""
+    first, _, second = jobs.partition(", ")
+    names = Names(hands, await make_one(store, first))
+    names |= TIMES
+    [job] = await store.get([names["id"]])
+    names["score"] = hands.line_score(names["id"], job.priority if job else 0)
+    if second:
+        other = await make_one(store, second)
+        assert isinstance(other, int)
+        names |= {"other": other, "other_score": hands.line_score(other)}
+    return names
+
+
+async def make_one(store: Store, job: str) -> Made:
+    word, *settings = shlex.split(job)
     pairs = (setting.split("=") for setting in settings)
     options: dict[str, Any] = {
         name: int(value) if value.isdigit() else value for name, value in pairs
@@ -147,17 +162,71 @@ async def make(store: Store, job: str) -> Made:
     return await job_in(store, State(word), **options)
 
 
+# -- what must be so in the end ------------------------------------------------
+
+
+async def claimed(store: Store, names: Names) -> None:
+    assert await claim_ids(store, now=await store.now()) == [names["id"]]
+
+
+async def claimed_first(store: Store, names: Names) -> None:
+    first, second = await claim_ids(store)
+    assert (first, second) == (names["id"], names["other"])
+
+
+async def claimed_other(store: Store, names: Names) -> None:
+    assert await claim_ids(store) == [names["other"]]
+
+
+async def runs_on(store: Store, names: Names) -> None:
+    assert await store.get([names["id"]]) == [names["run"]]
+
+
+async def next_id_is_new(store: Store, names: Names) -> None:
+    assert await add_one(store) > names["id"]
+
+
+async def key_can_be_held(store: Store, names: Names) -> None:
+    assert await add_one(store, unique="k") != names["id"]
+
+
+async def fires(store: Store, names: Names) -> None:
+    assert (await store.tend(now=T0)).fired == 1
+
+
+async def is_scheduled(store: Store, names: Names) -> None:
+    assert [schedule.name for schedule in await store.schedules()] == [names["name"]]
+
+
+async def second_attempt(store: Store, names: Names) -> None:
+    [again] = await claim(store)
+    assert (again.attempts, again.stalls) == (2, 1)
+
+
+async def one_waits(store: Store, names: Names) -> None:
+    assert (await store.count())["email"][State.WAITING] == 1
+
+
+ENDS: dict[str, Callable[[Store, Names], Awaitable[None]]] = {
+    function.__name__.replace("_", " "): function
+    for function in (
+        *(claimed, claimed_first, claimed_other, runs_on, next_id_is_new),
+        *(key_can_be_held, fires, is_scheduled, second_attempt, one_waits),
+    )
+}
+
+
 STATES = """
-waiting | DEL {record} | EXISTS {waiting} = 0
-    no-record: job {id} is in waiting, but has no record -> remove it
+waiting, waiting | DEL {record} | claimed other
+    no-record: job {id} is in waiting, but has no record -> take it out
 gone | SETBIT {live} {sequence} 1 |
-    no-record: job {id} is marked as existing, but has no record -> unmark it
+    no-record: job {id} is marked as living, but has no record -> unmark it
 waiting | SETRANGE {record} 16 phone |
     bad-record: job {id} is in waiting of 'email', but its record says that its type is
     'phone'
 waiting | ZADD {parked} {T0} {id} | waiting
     parked: job {id} is parked and in waiting -> keep it in waiting
-waiting priority=high | ZREM {waiting} {id} | claimed
+waiting priority=high, waiting | ZREM {waiting} {id} | claimed first
     in-no-state: job {id} is in no state -> requeue it
 waiting delivery=at-most-once | ZREM {waiting} {id} |
     in-no-state: job {id} is in no state -> requeue it
@@ -165,7 +234,7 @@ blocked | ZREM {blocked} {id} | blocked
     in-no-state: job {id} is in no state -> block it again, as it waits for others
 cancelling | HDEL {active} {id} | claimed
     in-no-state: job {id} is in no state -> requeue it
-running | ZADD {waiting} {score} {id} | active
+running | ZADD {waiting} {score} {id} | runs on
     in-two-states: job {id} is in active and in waiting -> keep it in active
 complete | ZADD {waiting} {score} {id}; ZADD {failed} {T0} {id} | complete
     in-two-states: job {id} is in waiting, complete and in failed -> keep it in complete
@@ -174,21 +243,21 @@ retried | HSET {active} {id} {token} |
 waiting delay=1h | ZADD {waiting} {score} {id}; ZADD {blocked} {id} {id} |
     in-two-states: job {id} is in waiting, delayed and in blocked -> keep it in waiting
 running ttl=1h expires=1h | HSET {active} {id} '' | claimed
-    bad-run: job {id} is active with the run '', which is not a token of a run
+    bad-run: job {id} is active with the run '', which no worker can hold
     -> requeue it
 running ttl=1h expires=1h | HSET {active} {id} garbage | claimed
-    bad-run: job {id} is active with the run 'garbage', which is not a token of a run
+    bad-run: job {id} is active with the run 'garbage', which no worker can hold
     -> requeue it
 running ttl=1h expires=1h | HSET {active} {id} 1:2:3:w1:c.1 | claimed
-    bad-run: job {id} is active with the run '1:2:3:w1:c.1', which is not a token of a
-    run -> requeue it
+    bad-run: job {id} is active with the run '1:2:3:w1:c.1', which no worker can hold
+    -> requeue it
 running ttl=1h expires=1h | HSET {active} {id} xxxxxxxxxxxxxxxx:1:1:w:c | claimed
-    bad-run: job {id} is active with the run 'xxxxxxxxxxxxxxxx:1:1:w:c', which is not a
-    token of a run -> requeue it
+    bad-run: job {id} is active with the run 'xxxxxxxxxxxxxxxx:1:1:w:c', which no worker
+    can hold -> requeue it
 """
 
 SCORES = """
-waiting | ZADD {waiting} 5e15 {id} | claimed
+waiting priority=high, waiting | ZADD {waiting} 5e15 {id} | claimed first
     bad-score: job {id} is in waiting with the score 5000000000000000, where {score} is
     right -> set it to {score}
 held | ZADD {held} 1.5 {id} |
@@ -234,12 +303,12 @@ lasting | ZADD {lapse} inf k |
     bad-score: unique key 'k' of 'email' is to be freed at inf, which is not a time
     -> free it at {hour}
 waiting | ZADD {agenda} inf email |
-    bad-score: maintenance is to visit 'email' at inf, which is not a time
-    -> have it visited now
+    bad-score: maintenance is to look at 'email' at inf, which is not a time
+    -> have it looked at now
 """
 
 ENTRIES = """
-stalled | HSET {tries} {id} one:two | HGET {tries} {id} = 1:1
+stalled | HSET {tries} {id} one:two | HGET {tries} {id} = 1:1; second attempt
     attempts-range: job {id} has tries of 'one:two', which are not numbers
     -> set them to 1:1, as in its history
 restarted | HSET {tries} {id} x |
@@ -249,72 +318,73 @@ waiting attempts=3 | HSET {tries} {id} 3:0 |
     attempts-range: job {id} is in waiting with 3 attempts made of 3, and its history
     has 0
 blocked | HSET {tries} {id} 1:0 | blocked
-    stray-entry: job {id} is in blocked, but has an entry in tries -> remove it
+    stray-entry: job {id} is in blocked, but has an entry in tries -> take it out
 waiting | HSET {progress} {id} '5\tnull' | waiting
-    stray-entry: job {id} is in waiting, but has an entry in progress -> remove it
+    stray-entry: job {id} is in waiting, but has an entry in progress -> take it out
 complete | HSET {progress} {id} '5\tnull' | complete
-    stray-entry: job {id} is in complete, but has an entry in progress -> remove it
+    stray-entry: job {id} is in complete, but has an entry in progress -> take it out
 delayed | ZADD {ttl} {T0} {id} | delayed
-    stray-entry: job {id} is in delayed, but has an entry in ttl -> remove it
+    stray-entry: job {id} is in delayed, but has an entry in ttl -> take it out
 active | ZADD {ttl} {T0} {id} | active
-    stray-entry: job {id} is in active, but has an entry in ttl -> remove it
+    stray-entry: job {id} is in active, but has an entry in ttl -> take it out
 waiting | ZADD {expires} {T0} {id} | waiting
-    stray-entry: job {id} is in waiting, but has an entry in expires -> remove it
+    stray-entry: job {id} is in waiting, but has an entry in expires -> take it out
 active | ZADD {expires} {T0} {id} | active
-    stray-entry: job {id} is in active, but has an entry in expires -> remove it
+    stray-entry: job {id} is in active, but has an entry in expires -> take it out
 failed | ZADD {expires} {T0} {id} | failed
-    stray-entry: job {id} is in failed, but has an entry in expires -> remove it
+    stray-entry: job {id} is in failed, but has an entry in expires -> take it out
 waiting | ZADD {retain_failed} {T0} {id} | waiting
-    stray-entry: job {id} is in waiting, but has an entry in retain_failed -> remove it
+    stray-entry: job {id} is in waiting, but has an entry in retain_failed
+    -> take it out
 cancelled | ZADD {retain_cancelled} {T0} {id} | cancelled
     stray-entry: job {id} is in cancelled, but has an entry in retain_cancelled
-    -> remove it
+    -> take it out
 gone | HSET {tries} {id} 1:0 |
-    stray-entry: job {id} is gone, but has an entry in tries -> remove it
+    stray-entry: job {id} is gone, but has an entry in tries -> take it out
 gone | HSET {progress} {id} '5\tnull' |
-    stray-entry: job {id} is gone, but has an entry in progress -> remove it
+    stray-entry: job {id} is gone, but has an entry in progress -> take it out
 gone | ZADD {ttl} {T0} {id} |
-    stray-entry: job {id} is gone, but has an entry in ttl -> remove it
+    stray-entry: job {id} is gone, but has an entry in ttl -> take it out
 gone | ZADD {expires} {T0} {id} |
-    stray-entry: job {id} is gone, but has an entry in expires -> remove it
+    stray-entry: job {id} is gone, but has an entry in expires -> take it out
 gone | ZADD {retain_complete} {T0} {id} |
-    stray-entry: job {id} is gone, but has an entry in retain_complete -> remove it
+    stray-entry: job {id} is gone, but has an entry in retain_complete -> take it out
 waiting | HSET {progress} {id} '5\tnull'; ZADD {ttl} 5 {id}; ZADD {expires} 5 {id} |
     stray-entry: job {id} is in waiting, but has an entry in progress, ttl and expires
-    -> remove it
+    -> take it out
 waiting | HSET {cancelling} {id} email |
-    stray-entry: job {id} is in waiting, but has an entry in cancelling -> remove it
+    stray-entry: job {id} is in waiting, but has an entry in cancelling -> take it out
 gone | HSET {cancelling} {id} email |
-    stray-entry: job {id} is gone, but has an entry in cancelling -> remove it
+    stray-entry: job {id} is gone, but has an entry in cancelling -> take it out
 waiting expires=2h | DEL {expires} | ZSCORE {expires} {id} = {T2}
-    missing-entry: job {id} is in waiting and has a time limit, but no entry in expires
+    missing-entry: job {id} is in waiting and has its own time, but no entry in expires
     -> add it to expires
 delayed expires=2h | DEL {expires} | ZSCORE {expires} {id} = {T2}
-    missing-entry: job {id} is in delayed and has a time limit, but no entry in expires
+    missing-entry: job {id} is in delayed and has its own time, but no entry in expires
     -> add it to expires
 blocked expires=2h | DEL {expires} | ZSCORE {expires} {id} = {T2}
-    missing-entry: job {id} is in blocked and has a time limit, but no entry in expires
+    missing-entry: job {id} is in blocked and has its own time, but no entry in expires
     -> add it to expires
 complete retention=2h | DEL {retain_complete} | ZSCORE {retain_complete} {id} = {T2}
-    missing-entry: job {id} is in complete and has a time limit, but no entry in
+    missing-entry: job {id} is in complete and has its own time, but no entry in
     retain_complete -> add it to retain_complete
 failed retention=2h | DEL {retain_failed} | ZSCORE {retain_failed} {id} = {T2}
-    missing-entry: job {id} is in failed and has a time limit, but no entry in
+    missing-entry: job {id} is in failed and has its own time, but no entry in
     retain_failed -> add it to retain_failed
 cancelled retention=2h | DEL {retain_cancelled} | ZSCORE {retain_cancelled} {id} = {T2}
-    missing-entry: job {id} is in cancelled and has a time limit, but no entry in
+    missing-entry: job {id} is in cancelled and has its own time, but no entry in
     retain_cancelled -> add it to retain_cancelled
 progressing | HSET {progress} {id} garbage |
     bad-value: key {progress} has '{id}' with the value 'garbage', which Kue does not
-    write -> remove it
+    write -> take it out
 waiting | HSET {outbox} end:x:y complete |
-    stray-entry: the outbox has 'end:x:y', which maintenance cannot deliver to any job
-    -> remove it
+    stray-entry: the outbox has 'end:x:y', which maintenance cannot carry to any job
+    -> take it out
 dependent | HSET {outbox} rest:{parent} garbage |
     stray-entry: the outbox has 'rest:{parent}' with 'garbage', which maintenance cannot
-    deliver to any job -> remove it
+    carry to any job -> take it out
 waiting | ZADD {agenda} {T0} sms |
-    unknown-type: maintenance is to visit 'sms', which is not a type -> remove it
+    unknown-type: maintenance is to look at 'sms', which is not a type -> take it out
 """
 
 UNIQUE_KEYS_AND_GROUPS = """
@@ -333,41 +403,47 @@ cancelled unique=k | HSET {unique} k {id}:1 |
 waiting | HSET {unique} k {id}000:0 |
     unique-drift: unique key 'k' of 'email' is held by job {id}000, which is gone, and
     its time is over -> free it
-waiting | HSET {unique} k nobody | HEXISTS {unique} k = 0
+waiting | HSET {unique} k nobody | HEXISTS {unique} k = 0; key can be held
     unique-drift: unique key 'k' of 'email' is held by 'nobody', which is not a job
     -> free it
 waiting unique=mine | HSET {unique} yours {id}:0 |
     unique-drift: unique key 'yours' of 'email' is held by job {id}, which has another
     -> free it
 waiting | ZADD {lapse} {T1} orphan%3A1 |
-    unique-drift: unique key 'orphan:1' of 'email' is to be freed later, but no job
-    holds it -> remove it
+    unique-drift: unique key 'orphan:1' of 'email' is to be freed later, but nobody
+    holds it -> take it out
 waiting | ZADD {lapse} inf orphan |
-    unique-drift: unique key 'orphan' of 'email' is to be freed later, but no job holds
-    it -> remove it
-running group=g | HSET {running} g 7 |
-    group-drift: group 'g' of 'email' counts 7 running jobs, but 1 run -> set it to 1
-running group=g | HSET {running} g 0 |
-    group-drift: group 'g' of 'email' counts 0 running jobs, but 1 run -> set it to 1
-running group=g | HSET {running} g -1 |
-    group-drift: group 'g' of 'email' counts -1 running jobs, but 1 run -> set it to 1
-running group=g | HSET {running} g many |
-    group-drift: group 'g' of 'email' counts many running jobs, but 1 run -> set it to 1
+    unique-drift: unique key 'orphan' of 'email' is to be freed later, but nobody holds
+    it -> take it out
+running 'group=a group' | HSET {running} 'a group' 7 |
+    group-drift: group 'a group' of 'email' counts 7 running jobs, but 1 run
+    -> set it to 1
+running 'group=a group' | HSET {running} 'a group' 0 |
+    group-drift: group 'a group' of 'email' counts 0 running jobs, but 1 run
+    -> set it to 1
+running 'group=a group' | HSET {running} 'a group' -1 |
+    group-drift: group 'a group' of 'email' counts -1 running jobs, but 1 run
+    -> set it to 1
+running 'group=a group' | HSET {running} 'a group' many |
+    group-drift: group 'a group' of 'email' counts many running jobs, but 1 run
+    -> set it to 1
+running group=g | DEL {running} |
+    group-drift: group 'g' of 'email' counts no running jobs, but 1 run -> set it to 1
 held | DEL {running} |
     group-drift: group 'a group' of 'email' counts no running jobs, but 1 run
     -> set it to 1
-held | DEL '{held}:a group' | waiting
+held | DEL '{held}:a group' | one waits; ZCARD {waiting} = 1
     held-drift: job {id} is in held, but not among the held jobs of its group
     -> requeue it
 held | DEL {held} |
     held-drift: job {id} is among the held jobs of its group, but not in held
     -> requeue it
-held | ZREM {delayed} {other}; ZADD {held} {other_score} {other} |
+held, delayed | ZREM {delayed} {other}; ZADD {held} {other_score} {other} |
     held-drift: job {other} is in held, but not among the held jobs of its group
     -> requeue it
 held | ZADD {held}:another 1 {first} |
     held-drift: job {first} is in active, but among the held jobs of another
-    -> remove it there
+    -> take it out there
 held | DEL {limits} | claimed
     held-drift: job {id} is held, but its type has no limit for a group -> requeue it
 """
@@ -376,12 +452,12 @@ KEYS_AND_DEPENDENCIES = """
 waiting | EXPIRE {record} 1000 | TTL {record} = -1
     expiring-key: key {record} has a time to live, after which it would be lost
     -> keep it
-third | SET {ids} 0 | GET {ids} = {sequence}
+third | SET {ids} 0 | GET {ids} = {sequence}; next id is new
     ids-behind: the last of ids is 0, but a job has {sequence} -> set it to {sequence}
-third | SET {ids} many | GET {ids} = {sequence}
+third | SET {ids} many | GET {ids} = {sequence}; next id is new
     ids-behind: the last of ids is many, but a job has {sequence}
     -> set it to {sequence}
-third | DEL {ids} | GET {ids} = {sequence}
+third | DEL {ids} | GET {ids} = {sequence}; next id is new
     ids-behind: the last of ids is 0, but a job has {sequence} -> set it to {sequence}
 running | SET {fence} 1 | GET {fence} = {number}
     fence-behind: the last of fence is 1, but a run has {number} -> set it to {number}
@@ -396,39 +472,36 @@ dependent | DEL {after}; DEL {list}; SREM {parents} {parent} | claimed
     -> release it
 dependent | SADD {after} nobody | blocked
     stuck-blocked: job {id} waits for 'nobody', which is not a job -> wait no longer
-waiting | SADD {after} {id} |
-    stray-link: job {id} is in waiting, but still lists what it waits for -> remove that
+waiting, waiting | SADD {after} {other} |
+    stray-link: job {id} is in waiting, but still lists what it waits for -> forget that
 waiting | SADD {parents} {id} |
-    stray-link: job {id} is marked as a parent, but no job waits for it -> unmark it
+    stray-link: job {id} counts as one that others wait for, but nobody does
+    -> forget that
 failed | SADD {parents} {id} |
-    stray-link: job {id} is marked as a parent, but no job waits for it -> unmark it
+    stray-link: job {id} counts as one that others wait for, but nobody does
+    -> forget that
 complete | SADD {parents} {id} |
-    stray-link: job {id} is marked as a parent, but no job waits for it -> unmark it
+    stray-link: job {id} counts as one that others wait for, but nobody does
+    -> forget that
 gone | SADD {parents} {id} |
-    stray-link: job {id} is gone, but is marked as a parent -> unmark it
+    stray-link: job {id} is gone, but counts as one that others wait for -> forget that
 """
 
 SCHEDULES = """
-scheduled | ZREM {due} nightly | ZSCORE {due} nightly = {T0}
-    schedule-drift: the schedule 'nightly' is not to fire, but its next time is {T0}
-    -> have it fire at {T0}
-scheduled name=a:{b}%41"é" | ZREM {due} '{name}' | ZSCORE {due} '{name}' = {T0}
-    schedule-drift: the schedule '{name}' is not to fire, but its next time is {T0}
-    -> have it fire at {T0}
-scheduled | ZADD {due} {T1} nightly | ZSCORE {due} nightly = {T0}
+scheduled | ZADD {due} {T1} nightly | ZSCORE {due} nightly = {T0}; fires
     schedule-drift: the schedule 'nightly' is to fire at {T1}, but its next time is {T0}
     -> have it fire at {T0}
-scheduled | ZADD {due} {before} nightly | ZSCORE {due} nightly = {T0}
+scheduled | ZADD {due} {before} nightly | ZSCORE {due} nightly = {T0}; fires
     schedule-drift: the schedule 'nightly' is to fire at {before}, but its next time is
     {T0} -> have it fire at {T0}
-scheduled | ZADD {due} inf nightly | ZSCORE {due} nightly = {T0}
+scheduled | ZADD {due} inf nightly | ZSCORE {due} nightly = {T0}; fires
     schedule-drift: the schedule 'nightly' is to fire at inf, but its next time is {T0}
     -> have it fire at {T0}
-scheduled | ZADD {due} 1.5 nightly | ZSCORE {due} nightly = {T0}
+scheduled | ZADD {due} 1.5 nightly | ZSCORE {due} nightly = {T0}; fires
     schedule-drift: the schedule 'nightly' is to fire at 1.5, but its next time is {T0}
     -> have it fire at {T0}
-scheduled | ZADD {due} {T0} gone | HLEN {schedules} = 1
-    schedule-drift: a schedule 'gone' is to fire, but there is none -> remove it
+scheduled | ZADD {due} {T0} gone | is scheduled
+    schedule-drift: a schedule 'gone' is to fire, but there is none -> take it out
 scheduled | HSET {schedules} nightly garbage |
     bad-record: the schedule 'nightly' cannot be read
 """
@@ -439,13 +512,17 @@ TABLES = (STATES, SCORES, ENTRIES, UNIQUE_KEYS_AND_GROUPS, KEYS_AND_DEPENDENCIES
 @pytest.mark.parametrize(
     "damage",
     [damage for table in (*TABLES, SCHEDULES) for damage in read_damages(table)],
-    ids=lambda damage: f"{damage.job}: {damage.commands}",
+    ids=lambda damage: f"{damage.jobs}: {damage.commands}",
 )
 async def test_damage_is_found_and_repaired(
     store: Store, hands: Hands, damage: Damage
 ) -> None:
-    names = Names(hands, await make(store, damage.job))
-    names |= TIMES
-    if "other" in names:
-        names["other_score"] = hands.line_score(names["other"])
+    names = await make(store, hands, damage.jobs)
     await damage.check(store, hands, names)
+    for wanted in damage.ends.split("; ") if damage.ends else ():
+        if " = " in wanted:
+            check_reply(hands, names, wanted)
+        elif wanted in ENDS:
+            await ENDS[wanted](store, names)
+        else:
+            assert await state_of(store, names["id"]) is State(wanted)

@@ -129,8 +129,8 @@ async def test_a_parent_that_does_not_know_of_its_child_is_told(
     parent, child = await chain(store, kind)
     cut(hands, parent)
 
-    message = f"job {child} waits for job {parent}, which does not list it"
-    await repaired(store, "stuck-blocked", message, "have that job list it")
+    message = f"job {child} waits for job {parent}, which does not know of it"
+    await repaired(store, "stuck-blocked", message, "have that one know of it")
 
     await settle_down(store)
     assert await found(store) == []
@@ -148,8 +148,8 @@ async def test_a_failed_parent_may_yet_end_well(store: Store, hands: Hands) -> N
     assert await found(store) == []
 
     cut(hands, parent)
-    message = f"job {child} waits for job {parent}, which does not list it"
-    await repaired(store, "stuck-blocked", message, "have that job list it")
+    message = f"job {child} waits for job {parent}, which does not know of it"
+    await repaired(store, "stuck-blocked", message, "have that one know of it")
 
 
 @by_parent
@@ -192,7 +192,7 @@ async def test_a_job_that_forgot_what_it_waits_for_waits_for_it_again(
     hands.do("DEL", hands.record(child, "after"))
 
     message = f"job {child} is blocked and on the list of job {parent}, but does not "
-    message += "list that job"
+    message += "list that one"
     await repaired(store, "stuck-blocked", message, f"have it wait for job {parent}")
 
     assert await state_of(store, child) is State.BLOCKED
@@ -206,7 +206,7 @@ async def test_a_job_on_the_wrong_list_of_its_parent_is_taken_off_that(
     hands.do("ZADD", hands.record(parent, "finally"), child, child)
 
     message = f"job {child} is on the wrong list of job {parent}"
-    await repaired(store, "stray-link", message, "remove it from the list")
+    await repaired(store, "stray-link", message, "take it off the list")
 
 
 # -- stray ---------------------------------------------------------------------
@@ -223,7 +223,7 @@ async def test_a_job_that_does_not_wait_is_taken_off_its_parents_list(
     hands.do("SADD", hands.of_shard("parents", parent), parent)
 
     message = f"job {job_id} is in waiting, but job {parent} still lists it"
-    await repaired(store, "stray-link", message, "remove it from the list")
+    await repaired(store, "stray-link", message, "take it off the list")
 
     assert not hands.do("EXISTS", hands.of_shard("parents", parent))
 
@@ -237,7 +237,7 @@ async def test_a_job_that_is_gone_is_taken_off_its_parents_list(
     hands.do("ZADD", hands.record(parent, "then"), gone, gone)
 
     message = f"job {gone} is gone, but job {parent} still lists it"
-    await repaired(store, "stray-link", message, "remove it from the list")
+    await repaired(store, "stray-link", message, "take it off the list")
 
     assert hands.do("ZRANGE", hands.record(parent, "then"), 0, -1) == [
         str(child).encode()
@@ -251,8 +251,8 @@ async def test_a_parent_that_does_not_count_as_one_is_counted(
     parent, child = await chain(store, "email")
     hands.do("DEL", hands.of_shard("parents", parent))
 
-    message = f"job {parent} has jobs that wait for it, but is not marked as "
-    await repaired(store, "stray-link", message + "a parent", "mark it")
+    message = f"job {parent} has jobs that wait for it, but does not count as one with "
+    await repaired(store, "stray-link", message + "such", "count it")
 
     await store.remove(RemoveRequest([parent]))
     assert await state_of(store, child) is State.CANCELLED

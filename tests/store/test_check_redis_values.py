@@ -107,7 +107,7 @@ async def test_a_request_to_end_that_says_nothing_is_asked_again(
     await store.cancel([job.id], reason="enough")
     hands.do("HSET", hands.home("cancelling"), job.id, "garbage")
 
-    message = f"job {job.id} was asked to stop with 'garbage', which cannot be read"
+    message = f"job {job.id} was asked to end with 'garbage', which cannot be read"
     await repaired(store, "bad-value", message, "ask it without a reason")
 
     assert list((await store.renew(RenewRequest("w1", runs=[job]))).cancel) == [job.id]
@@ -122,7 +122,7 @@ async def test_a_line_of_a_log_that_cannot_be_read_is_taken_out(
     hands.do("LINSERT", log, "BEFORE", hands.do("LINDEX", log, -1), "x")
 
     message = f"the log of job {job_id} has a line that cannot be read: 'x'"
-    await repaired(store, "bad-value", message, "remove it")
+    await repaired(store, "bad-value", message, "take it out")
 
     assert [line.text for line in await store.logs(job_id)] == ["one", "two"]
 
@@ -136,16 +136,16 @@ async def test_a_record_is_swept_when_its_time_is_over(
     await store.keep(KeepRequest("user", "b", "{}"))
     fading = hands.of_shard("fading")
     hands.do("ZADD", fading, 5, "session:a")
-    message = f"the record 'session:a' ends at {until}, but is to be deleted at 5"
-    await repaired(store, "bad-score", message, "delete it then")
+    message = f"the record 'session:a' ends at {until}, but is to be swept at 5"
+    await repaired(store, "bad-score", message, "sweep it then")
 
     hands.do("ZADD", fading, 5, "user:b")
-    message = "the record 'user:b' is to be deleted at 5, but has no end"
-    await repaired(store, "bad-score", message, "do not delete it")
+    message = "the record 'user:b' is to be swept at 5, but has no end"
+    await repaired(store, "bad-score", message, "do not sweep it")
 
     hands.do("ZADD", fading, 5, "user:c")
-    message = "the record 'user:c' is to be deleted, but is not there"
-    await repaired(store, "bad-score", message, "do not delete it")
+    message = "the record 'user:c' is to be swept, but is not there"
+    await repaired(store, "bad-score", message, "do not sweep it")
 
 
 async def test_what_failed_is_told_again(store: Store, hands: Hands) -> None:
@@ -190,13 +190,28 @@ async def schedule_one(store: Store, name: str = "nightly") -> Schedule:
 # -- schedules -----------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["nightly", 'a:{b}%41 "é"'])
+async def test_a_schedule_without_a_time_gets_its_own(
+    store: Store, hands: Hands, name: str
+) -> None:
+    """It would never fire again."""
+    await schedule_one(store, name)
+    hands.do("ZREM", hands.home("due"), name)
+    assert (await store.tend(now=T0)).fired == 0
+
+    message = f"the schedule {name!r} is not to fire, but its next time is {T0}"
+    await repaired(store, "schedule-drift", message, f"have it fire at {T0}")
+
+    assert (await store.tend(now=T0)).fired == 1
+
+
 async def test_a_name_that_is_no_text_is_taken_out_too(
     store: Store, hands: Hands
 ) -> None:
     hands.do("ZADD", hands.home("due"), T0, b"\xff")
 
     message = r"a schedule '\\xff' is to fire, but there is none"
-    await repaired(store, "schedule-drift", message, "remove it")
+    await repaired(store, "schedule-drift", message, "take it out")
 
 
 async def test_schedules_that_fire_are_in_order(store: Store) -> None:

@@ -20,10 +20,15 @@ from kue.store.redis.doctor.job_facts import (
 from kue.store.redis.doctor.job_record import is_sound, parents_of
 from kue.store.redis.doctor.key_table import KnownKey, glob, parse_key
 from kue.store.redis.doctor.rule import listed
-from kue.store.redis.doctor.shard import Inspection, ShardMap
+from kue.store.redis.doctor.shard import Inspection, Shard
 from kue.store.redis.keys import JOB_KEYS, LIVE_CHUNK, SHARD_KEYS, TYPE_KEYS, Keys
 
-ONE_SHARD = ShardMap([Keys("{kue}")])
+
+async def unused(*args: object) -> list[object]:
+    raise AssertionError
+
+
+SHARD = Shard(0, Keys("{kue}"), unused, unused, [])
 numbers = st.sets(st.integers(0, 3 * LIVE_CHUNK), max_size=50)
 
 
@@ -182,17 +187,16 @@ def test_facts_are_read_as_they_were_told() -> None:
     told += [b"awaited known then:complete"]
     told += [b"dependency", b"nobody", b"awaited :"]
 
-    facts = parse_facts(("job", 7), Inspection(b"digest", told, 99), ONE_SHARD)
+    facts = parse_facts(Inspection(SHARD, ("job", 7), b"digest", told, 99))
 
-    assert (facts.job_id, facts.digest, facts.now) == (7, b"digest", 99)
+    assert (facts.job_id, facts.inspection.digest, facts.now) == (7, b"digest", 99)
     assert facts.record == b"0\t1\temail\n{}"
-    assert facts.places == {("email", "waiting"): "7"}
+    assert facts.found_in == {("email", "waiting"): "7"}
     assert facts.entries == {("email", "tries"): "1:0"}
     assert facts.held == {("email", "g"): "7"}
-    assert facts.holder == (9, "active", True)
+    assert (facts.holder, facts.holder_standing) == (9, "active")
     assert facts.parts == {"log"}
-    assert facts.is_live
-    assert not facts.is_parent
+    assert facts.marks == {"unique": "9:0", "holds": "1", "live": "1"}
     marks = frozenset({"awaited", "then", "known"})
     assert facts.dependencies == [Dependency(5, marks, "complete")]
     assert facts.odd_parents == [b"nobody"]
@@ -201,15 +205,15 @@ def test_facts_are_read_as_they_were_told() -> None:
 def test_damage_that_is_no_text_can_still_be_shown() -> None:
     told = [b"in", b"email:active", b"\xff\xfe"]
 
-    facts = parse_facts(("job", 7), Inspection(b"", told, 0), ONE_SHARD)
+    facts = parse_facts(Inspection(SHARD, ("job", 7), b"", told, 0))
 
-    assert facts.places == {("email", "active"): "\\xff\\xfe"}
+    assert facts.found_in == {("email", "active"): "\\xff\\xfe"}
 
 
 def test_a_parent_elsewhere_is_not_known_until_it_is_asked() -> None:
     awaited, linking = frozenset({"awaited"}), frozenset({"awaited", "link"})
-    assert parse_dependency(5, "awaited :") == Dependency(5, awaited)
-    assert parse_dependency(5, "awaited link :") == Dependency(5, linking)
+    assert parse_dependency(5, b"awaited :") == Dependency(5, awaited)
+    assert parse_dependency(5, b"awaited link :") == Dependency(5, linking)
 
 
 def test_a_job_is_asked_about_in_the_same_words_every_time() -> None:

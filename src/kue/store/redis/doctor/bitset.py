@@ -60,8 +60,9 @@ class Bitset:
             rest = (mine & ~theirs).to_bytes(_BYTES)
             base = chunk * LIVE_CHUNK
             for index, byte in enumerate(rest):
-                if byte:
-                    yield from _bits_of(byte, base + 8 * index)
+                for bit in range(8) if byte else ():
+                    if byte & (128 >> bit):
+                        yield base + 8 * index + bit
 
     @property
     def highest(self) -> int:
@@ -73,9 +74,3 @@ class Bitset:
                 lowest = (value & -value).bit_length()
                 return (chunk + 1) * LIVE_CHUNK - lowest
         return 0
-
-
-def _bits_of(byte: int, base: int) -> Iterator[int]:
-    for bit in range(8):
-        if byte & (128 >> bit):
-            yield base + bit

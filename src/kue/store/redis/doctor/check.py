@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from kue.store.redis.doctor.job_facts import JobInspector
+import msgspec
+
+from kue.store.redis.doctor.job_facts import JobHints, read_jobs
 from kue.store.redis.doctor.job_rules import check_job
-from kue.store.redis.doctor.rule import CheckResult
 from kue.store.redis.doctor.survey import Survey
 from kue.store.values import Finding, Report
 
@@ -14,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from kue.store.contract import OnProgress
-    from kue.store.redis.doctor.job_facts import JobFacts, JobHints
     from kue.store.redis.doctor.rule import RedisFinding, Suspect
-    from kue.store.redis.doctor.shard import Shard, ShardMap
+    from kue.store.redis.doctor.shard import Shard
 
 #: Keys read in one reply of a scan, and where all of them belong to others.
 _KEYS, _MANY_KEYS = 1000, 10_000
@@ -56,36 +56,27 @@ class CheckProgress:
             self._on_progress(self._done, self._total)
 
 
-class JobSuspect:
+class JobSuspect(NamedTuple):
     """A job that may be damaged."""
 
-    def __init__(self, inspector: JobInspector, job_id: int, hint: JobHints) -> None:
-        self.shard = inspector.shard
-        self._inspector = inspector
-        self._hints = {job_id: hint}
+    shard: Shard
+    job_id: int
+    hints: JobHints
 
-    async def check(self) -> CheckResult:
-        [facts] = await self._inspector.read(self._hints)
-        return _result_of(facts)
+    async def check(self) -> list[RedisFinding]:
+        [facts] = await read_jobs(self.shard, {self.job_id: self.hints})
+        return check_job(facts)
 
 
 class RedisCheck:
     """Checks a store, one shard after another."""
 
-    def __init__(
-        self, shards: Sequence[Shard], homes: ShardMap, progress: CheckProgress
-    ) -> None:
+    def __init__(self, shards: Sequence[Shard], progress: CheckProgress) -> None:
         self._shards = shards
         self._progress = progress
-        self._surveys = [
-            Survey(
-                JobInspector(shards, shard.number, homes),
-                homes,
-                progress.advance,
-                lambda job_id: self._surveys[homes.shard_of(job_id)],
-            )
-            for shard in shards
-        ]
+        self._surveys: list[Survey] = []
+        for shard in shards:
+            self._surveys.append(Survey(shard, self._surveys, progress.advance))
 
     async def run(self, nodes: Sequence[int], pattern: str, *, repair: bool) -> Report:
         """
@@ -147,76 +138,56 @@ class RedisCheck:
                 wrong += await self._report(one, await one.check(), repair=repair)
         return findings or wrong
 
-    async def _damaged(self) -> AsyncIterator[tuple[Suspect, CheckResult]]:
+    async def _damaged(self) -> AsyncIterator[tuple[Suspect, list[RedisFinding]]]:
         """Yield what is damaged: keys first, which may be about to expire."""
         for survey in self._surveys:
-            rest: list[tuple[Suspect, CheckResult]] = []
-            suspects = {suspect.subject: suspect for suspect in survey.entries}
-            for suspect in suspects.values():
-                result = await suspect.check()
-                if result.findings and suspect.subject[0] == "keys":
-                    yield suspect, result
-                elif result.findings:
-                    rest.append((suspect, result))
-            inspector = survey.inspector
-            for facts in await inspector.read(survey.jobs):
-                result = _result_of(facts)
-                if result.findings:
-                    hint = survey.jobs[facts.job_id]
-                    yield JobSuspect(inspector, facts.job_id, hint), result
+            rest: list[tuple[Suspect, list[RedisFinding]]] = []
+            entries = {entry.subject: entry for entry in survey.entries}
+            for subject, entry in entries.items():
+                found = await entry.check()
+                if found and subject[0] == "keys":
+                    yield entry, found
+                elif found:
+                    rest.append((entry, found))
+            for facts in await read_jobs(survey.shard, survey.jobs):
+                found, job_id = check_job(facts), facts.job_id
+                if found:
+                    yield JobSuspect(survey.shard, job_id, survey.jobs[job_id]), found
             for item in rest:
                 yield item
 
     async def _report(
-        self, suspect: Suspect, result: CheckResult, *, repair: bool
+        self, suspect: Suspect, found: list[RedisFinding], *, repair: bool
     ) -> list[Finding]:
         """Repair what can be repaired, if asked to, and report what was found."""
-        found = left = result.findings
-        if repair:
-            left = await self._repair(suspect, result)
-        names = {finding.name for finding in found}
-        still = {finding.name for finding in left}
+        left = await _repair(suspect, found) if repair else found
+        names = {one.name for one in found}
+        still = {one.name for one in left}
         # What appears only after a repair, and cannot be repaired, is found as well.
-        found = found + [finding for finding in left if finding.name not in names]
+        found = found + [one for one in left if one.name not in names]
         return [
-            Finding(
-                one.code,
-                _cut(one.message),
-                one.job_id,
-                one.repair,
-                one.name not in still,
+            msgspec.structs.replace(
+                one.finding,
+                message=_cut(one.finding.message),
+                repaired=one.name not in still,
             )
             for one in found
         ]
 
-    async def _repair(
-        self, suspect: Suspect, result: CheckResult
-    ) -> list[RedisFinding]:
-        """Repair one thing after another; return what is left."""
-        refused: set[tuple[str, str]] = set()
-        for _ in range(len(result.findings) + _MORE_CHECKS):
-            for finding in result.findings:
-                if finding.commands and finding.name not in refused:
-                    break
-            else:
+
+async def _repair(suspect: Suspect, found: list[RedisFinding]) -> list[RedisFinding]:
+    """Repair one thing after another; return what is left."""
+    refused: set[tuple[str, str]] = set()
+    for _ in range(len(found) + _MORE_CHECKS):
+        for one in found:
+            if one.commands and one.name not in refused:
                 break
-            if await self._carry_out(suspect, result, finding) == "refused":
-                refused.add(finding.name)
-            result = await suspect.check()
-        return result.findings
-
-    async def _carry_out(
-        self, suspect: Suspect, result: CheckResult, finding: RedisFinding
-    ) -> str:
-        shard, subject, digest = suspect.shard, result.subject, result.digest
-        if finding.precondition is not None:
-            number, subject, digest = finding.precondition
-            shard = self._shards[number]
-        return await shard.repair(subject, digest, finding.commands)
-
-
-def _result_of(facts: JobFacts) -> CheckResult:
-    return CheckResult(facts.subject, facts.digest, check_job(facts))
+        else:
+            break
+        if await one.inspection.shard.repair(one.inspection, one.commands) == "refused":
+            refused.add(one.name)
+        found = await suspect.check()
+    return found
 
 
 def _cut(text: str) -> str:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from kue.store.redis.doctor.job_facts import Dependency, JobFacts
 from kue.store.redis.doctor.job_record import FINAL_PLACES, JobRecord
 from kue.store.redis.doctor.repairs import requeue
-from kue.store.redis.doctor.rule import Precondition, Rule, Violation
+from kue.store.redis.doctor.rule import Rule, Violation
+from kue.store.redis.doctor.shard import text_of
 from kue.store.redis.keys import PLACES
 
 if TYPE_CHECKING:
@@ -31,42 +32,37 @@ _LISTS = ("then", "finally")
 
 
 def _odd_parents(job: JobRecord) -> Iterator[Violation]:
-    for odd in job.facts.odd_parents:
-        shown = odd.decode("utf-8", "backslashreplace")
-        out = ("SREM", _after(job), odd)
-        yield Violation(
-            f"waits for {shown!r}, which is not a job", "wait no longer", (out,)
-        )
+    for odd in job.odd_parents:
+        problem = f"waits for {text_of(odd)!r}, which is not a job"
+        yield Violation(problem, "wait no longer", (("SREM", _after(job), odd),))
 
 
 def _on_wrong_list(job: JobRecord) -> Iterator[Violation]:
     wrong = "then" if job.job.after_any else "finally"
-    for link in job.facts.dependencies:
+    for link in job.dependencies:
         if link.has("awaited") and link.has(wrong):
             problem = f"is on the wrong list of job {link.parent}"
-            yield _unlist(job.facts, link, problem, wrong)
+            yield _unlist(job, link, problem, wrong)
 
 
 def _stuck(job: JobRecord) -> Iterator[Violation]:
-    for link in job.facts.dependencies:
+    for link in job.dependencies:
         if not link.has("awaited") or not link.has("known") or link.has("link", "end"):
             continue
         outcome = _outcome(job, link)
         if link.has(_right_list(job)) and (outcome is None or link.has("rest")):
             continue
         problem = f"waits for job {link.parent}, which "
+        commands = tuple(_notify(job, link.parent, outcome))
         if outcome is None:
-            problem, repair = (
-                f"{problem}does not list it",
-                "have that job list it",
-            )
-        elif job.job.after_any or outcome == "complete":
+            repair = "have that one know of it"
+            yield Violation(f"{problem}does not know of it", repair, commands)
+            continue
+        problem += f"is {'gone' if outcome == 'removed' else outcome}"
+        repair = "have maintenance cancel it, as its parent can no longer succeed"
+        if job.job.after_any or outcome == "complete":
             repair = "have maintenance release it"
-        else:
-            repair = "have maintenance cancel it, as its parent can no longer succeed"
-        if outcome is not None:
-            problem += f"is {'gone' if outcome == 'removed' else outcome}"
-        yield Violation(problem, repair, tuple(_notify(job, link.parent, outcome)))
+        yield Violation(problem, repair, commands)
 
 
 def _outcome(job: JobRecord, link: Dependency) -> str | None:
@@ -82,7 +78,7 @@ def _outcome(job: JobRecord, link: Dependency) -> str | None:
 def _notify(job: JobRecord, parent: int, outcome: str | None) -> Iterator[RedisCommand]:
     keys, job_id = job.keys, job.job_id
     outbox = keys.of_shard("outbox")
-    if not _is_local(job.facts, parent):
+    if job.shard.home_of(parent) is not job.shard:
         # The parent's shard then links the two, or reports how the parent ended.
         any_end = "1" if job.job.after_any else "0"
         yield ("HSET", outbox, f"link:{job_id}:{parent}", any_end)
@@ -94,40 +90,39 @@ def _notify(job: JobRecord, parent: int, outcome: str | None) -> Iterator[RedisC
 
 
 def _not_awaited(job: JobRecord) -> Iterator[Violation]:
-    for link in job.facts.dependencies:
+    for link in job.dependencies:
         if link.has(_right_list(job)) and not link.has("awaited"):
             problem = f"is blocked and on the list of job {link.parent}, but does not "
-            problem += "list that job"
+            problem += "list that one"
             await_it = ("SADD", _after(job), link.parent)
             yield Violation(problem, f"have it wait for job {link.parent}", (await_it,))
 
 
 def _waits_for_nothing(job: JobRecord) -> Iterator[Violation]:
-    links = job.facts.dependencies
+    links = job.dependencies
     is_waiting = any(link.has("awaited", _right_list(job)) for link in links)
-    if is_waiting or job.facts.odd_parents:
+    if is_waiting or job.odd_parents:
         return
-    options, now = job.options, job.facts.now
-    due = int(options.get("at", now + int(options.get("delay", 0))))
-    put = requeue(job)
-    if due > now:
-        put = (("ZADD", job.key("delayed"), due, job.job_id), *put[1:])
-    out = ("ZREM", job.key("blocked"), job.job_id)
+    due = int(job.options.get("at", job.now + int(job.options.get("delay", 0))))
+    put, *rest = requeue(job)
+    if due > job.now:
+        put = job.put_in("delayed", due)
+    out = job.remove_from(job.type, "blocked")
     problem = "is blocked, but there is nothing that it waits for"
-    yield Violation(problem, "release it", (*put, out))
+    yield Violation(problem, "release it", (put, *rest, out))
 
 
 # -- jobs that are not blocked, or gone ----------------------------------------
 
 
 def _parents_left(job: JobRecord) -> Iterator[Violation]:
-    if "after" in job.facts.parts:
+    if "after" in job.parts:
         problem = f"is in {job.place}, but still lists what it waits for"
-        yield Violation(problem, "remove that", (("DEL", _after(job)),))
+        yield Violation(problem, "forget that", (("DEL", _after(job)),))
 
 
 def _listed_in_vain(job: JobRecord) -> Iterator[Violation]:
-    return _still_listed(job.facts, f"is in {job.place}")
+    return _still_listed(job, f"is in {job.place}")
 
 
 def _gone_but_listed(facts: JobFacts) -> Iterator[Violation]:
@@ -144,54 +139,47 @@ def _still_listed(facts: JobFacts, where: str) -> Iterator[Violation]:
 def _unlist(
     facts: JobFacts, link: Dependency, problem: str, only: str = ""
 ) -> Violation:
-    keys, parent = facts.homes.keys_of(link.parent), link.parent
+    parent, home = link.parent, facts.shard.home_of(link.parent)
     commands: list[RedisCommand] = [
-        ("ZREM", keys.job(f"{parent}:{part}"), facts.job_id)
+        ("ZREM", home.keys.job(f"{parent}:{part}"), facts.job_id)
         for part in _LISTS
         if link.has(part) and only in ("", part)
     ]
     if link.has("only") and not only:
-        commands.append(("SREM", keys.of_shard("parents"), parent))
-    precondition = None
-    if not _is_local(facts, parent):
-        subject = ("dependency", parent, facts.job_id)
-        precondition = Precondition(facts.homes.shard_of(parent), subject, link.digest)
-    return Violation(problem, "remove it from the list", tuple(commands), precondition)
+        commands.append(("SREM", home.keys.of_shard("parents"), parent))
+    repair = "take it off the list"
+    return Violation(problem, repair, tuple(commands), link.inspection)
 
 
 def _parts_left(facts: JobFacts) -> Iterator[Violation]:
     # Maintenance may still have to notify those that wait for it.
-    needed = set(_LISTS) if facts.rest else set()
+    needed = set(_LISTS) if facts.marks.get("rest") else set()
     for part in sorted(facts.parts - needed):
         out = ("DEL", facts.keys.job(f"{facts.job_id}:{part}"))
         yield Violation(f"is gone, but its {part} is still there", "delete it", (out,))
 
 
 def _gone_parent(facts: JobFacts) -> Iterator[Violation]:
-    if facts.is_parent and not facts.rest:
-        problem = "is gone, but is marked as a parent"
-        yield Violation(problem, "unmark it", (_mark_parent("SREM", facts),))
+    if "parent" in facts.marks and not facts.marks.get("rest"):
+        problem = "is gone, but counts as one that others wait for"
+        yield Violation(problem, "forget that", (_mark_parent("SREM", facts),))
 
 
 # -- jobs that others wait for -------------------------------------------------
 
 
 def _wrong_parent_mark(job: JobRecord) -> Iterator[Violation]:
-    has_lists = not job.facts.parts.isdisjoint(_LISTS)
-    if has_lists and not job.facts.is_parent:
-        problem = "has jobs that wait for it, but is not marked as a parent"
-        yield Violation(problem, "mark it", (_mark_parent("SADD", job.facts),))
-    elif job.facts.is_parent and not has_lists:
-        problem = "is marked as a parent, but no job waits for it"
-        yield Violation(problem, "unmark it", (_mark_parent("SREM", job.facts),))
+    has_lists, is_parent = not job.parts.isdisjoint(_LISTS), "parent" in job.marks
+    if has_lists and not is_parent:
+        problem = "has jobs that wait for it, but does not count as one with such"
+        yield Violation(problem, "count it", (_mark_parent("SADD", job),))
+    elif is_parent and not has_lists:
+        problem = "counts as one that others wait for, but nobody does"
+        yield Violation(problem, "forget that", (_mark_parent("SREM", job),))
 
 
 def _mark_parent(verb: str, facts: JobFacts) -> RedisCommand:
     return (verb, facts.keys.of_shard("parents"), facts.job_id)
-
-
-def _is_local(facts: JobFacts, parent: int) -> bool:
-    return facts.homes.shard_of(parent) == facts.homes.shard_of(facts.job_id)
 
 
 def _right_list(job: JobRecord) -> str:

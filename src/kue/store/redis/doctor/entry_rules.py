@@ -13,7 +13,8 @@ from kue.model.settings import LEASE_MS
 from kue.store.redis.doctor.job_record import FINAL_PLACES
 from kue.store.redis.doctor.key_table import KnownKey, is_number
 from kue.store.redis.doctor.repairs import set_running, visit_type
-from kue.store.redis.doctor.rule import CheckResult, Rule, Violation, apply_rules
+from kue.store.redis.doctor.rule import Rule, Violation, apply_rules
+from kue.store.redis.doctor.shard import Inspection, text_of
 from kue.store.redis.doctor.value_rules import (
     LAYOUT_FIELDS,
     is_agenda_time,
@@ -24,10 +25,10 @@ from kue.store.redis.doctor.value_rules import (
 from kue.store.redis.keys import MAX_SEQUENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Iterator
 
     from kue.store.redis.doctor.rule import RedisFinding
-    from kue.store.redis.doctor.shard import Inspection, RedisCommand, Shard, Subject
+    from kue.store.redis.doctor.shard import RedisCommand, Shard, Subject
 
 #: Structures whose entries are all inspected, and as which subject.
 INSPECTED = {
@@ -39,6 +40,15 @@ INSPECTED = {
     "kept": "kept",
     "fading": "kept",
     "agenda": "agenda",
+}
+#: The subjects of everything that is checked; others are just entries.
+_SUBJECTS = {
+    **INSPECTED,
+    "key": "keys",
+    "unknown key": "keys",
+    "ids": "value",
+    "fence": "value",
+    "groups": "groups",
 }
 _HOLDER = re.compile(r"(\d+):(\d+)", re.ASCII)
 #: What maintenance still has to do for dependants: see ``lib/dependants.lua``.
@@ -52,7 +62,7 @@ _DIGITS = 16
 _REMOVES = {"hash": "HDEL", "zset": "ZREM", "set": "SREM"}
 _READS = {"hash": "HGETALL", "zset": "ZRANGE 0 -1 WITHSCORES", "set": "SMEMBERS"}
 #: Subjects that are checked even if there are no facts about them.
-_EXPECTED = frozenset({"ids", "fence", "known type", "visited type"})
+_EXPECTED = frozenset({"ids", "fence", "listed type", "visited type"})
 
 _decode_schedule = msgspec.json.Decoder(Schedule).decode
 
@@ -67,12 +77,39 @@ class Entry(NamedTuple):
     member: bytes = b""
     #: What the rule compares it with: a number, the types, a reason.
     expected: Any = None
+    digest: bytes = b""
     facts: list[bytes] = []
     now: int = 0
 
     @property
+    def subject(self) -> Subject:
+        """What is inspected."""
+        kind, key = _SUBJECTS.get(self.checked_as, "entry"), self.key
+        if kind == "keys":
+            return (kind, self.member or key.text, key.redis_type)
+        if kind in ("entry", "value"):
+            return (kind, key.text, self.member)
+        return (kind, *filter(None, [key.job_type]), self.member)
+
+    async def check(self) -> list[RedisFinding]:
+        [inspection] = await self.shard.inspect([self.subject])
+        return self.findings(inspection)
+
+    def findings(self, inspection: Inspection) -> list[RedisFinding]:
+        """Return what is wrong with the entry, by the facts of one moment."""
+        if not inspection.facts and self.checked_as not in _EXPECTED:
+            return []
+        _, _, digest, facts, now = inspection
+        entry = self._replace(digest=digest, facts=facts, now=now)
+        return list(apply_rules(ENTRY_RULES, entry, self.checked_as))
+
+    @property
+    def inspection(self) -> Inspection:
+        return Inspection(self.shard, self.subject, self.digest, self.facts, self.now)
+
+    @property
     def key_name(self) -> str:
-        return f"{self.shard.keys.root}:{self.key.text}"
+        return self.shard.keys.of_shard(self.key.text)
 
     @property
     def job_id(self) -> int | None:
@@ -98,78 +135,6 @@ class Entry(NamedTuple):
         return (_REMOVES[self.key.redis_type], self.key_name, self.member)
 
 
-class EntrySuspect:
-    """An entry that may be damaged."""
-
-    def __init__(self, entry: Entry, subject: Subject = ()) -> None:
-        self.shard = entry.shard
-        self.entry = entry
-        self.subject = subject or ("entry", entry.key.text, entry.member)
-
-    async def check(self) -> CheckResult:
-        [inspection] = await self.shard.inspect([self.subject])
-        findings = self.findings(inspection)
-        return CheckResult(self.subject, inspection.digest, findings)
-
-    def findings(self, inspection: Inspection) -> list[RedisFinding]:
-        """Return what is wrong with the entry, by the facts of one moment."""
-        entry = self.entry._replace(facts=inspection.facts, now=inspection.now)
-        if not entry.facts and entry.checked_as not in _EXPECTED:
-            return []
-        return list(apply_rules(ENTRY_RULES, entry, entry.checked_as))
-
-
-def inspected_entry(
-    shard: Shard, key: KnownKey, member: bytes, types: Container[str]
-) -> EntrySuspect:
-    """An entry of a structure of `INSPECTED`; *types* have structures."""
-    kind = INSPECTED[key.name]
-    subject = (kind, key.job_type, member) if key.job_type else (kind, member)
-    entry = Entry(shard, key.name, key, member, expected=types)
-    return EntrySuspect(entry, () if kind == "entry" else subject)
-
-
-def key_suspect(shard: Shard, key: KnownKey) -> EntrySuspect:
-    """A key that has another Redis type than it should, or expires."""
-    return EntrySuspect(Entry(shard, "key", key), ("keys", key.text, key.redis_type))
-
-
-def unknown_key(shard: Shard, text: bytes, why: str) -> EntrySuspect:
-    """A key that should not exist."""
-    key = KnownKey(text_of(text), "none", "unknown")
-    entry = Entry(shard, "unknown key", key, expected=why)
-    return EntrySuspect(entry, ("keys", text, "none"))
-
-
-def type_suspects(shard: Shard, job_type: str) -> list[EntrySuspect]:
-    """A type that has structures: is it listed, and does maintenance visit it?"""
-    key = KnownKey(job_type, "zset", "type", job_type=job_type)
-    return [
-        EntrySuspect(Entry(shard, checked_as, key), ("entry", structure, job_type))
-        for checked_as, structure in (
-            ("known type", "types"),
-            ("visited type", "agenda"),
-        )
-    ]
-
-
-def groups_suspect(shard: Shard, job_type: str) -> EntrySuspect:
-    """The groups of a type."""
-    key = KnownKey(job_type, "hash", "type", job_type=job_type)
-    return EntrySuspect(Entry(shard, "groups", key), ("groups", job_type))
-
-
-def counter_suspect(shard: Shard, name: str, highest: int) -> EntrySuspect:
-    """A counter (``ids``, ``fence``), and the highest number that is in use."""
-    key = KnownKey(name, "string", "shard", name)
-    return EntrySuspect(Entry(shard, name, key, expected=highest), ("value", name))
-
-
-def text_of(value: bytes) -> str:
-    """Return a value as text, whatever it is."""
-    return value.decode("utf-8", "backslashreplace")
-
-
 def shown(value: bytes) -> str:
     """Return a value for a message: quoted, and cut short."""
     return ascii(text_of(value[:60]))
@@ -182,7 +147,7 @@ def _wrong_type(entry: Entry) -> Iterator[Violation]:
     kind, right = text_of(entry.facts[1]), entry.key.redis_type
     if kind != right:
         problem = f"key {entry.key_name} is a {kind}, but must be a {right}; "
-        yield Violation(f"{problem}rename it and check again")
+        yield Violation(f"{problem}rename it away and check again")
 
 
 def _expiring(entry: Entry) -> Iterator[Violation]:
@@ -202,17 +167,19 @@ def _unknown_key(entry: Entry) -> Iterator[Violation]:
 
 def _unknown_type(entry: Entry) -> Iterator[Violation]:
     if not entry.facts:
-        keys, job_type = entry.shard.keys, entry.key.job_type
-        add = ("SADD", keys.of_shard("types"), job_type)
-        problem = f"type {entry.type_name!r} has jobs, but is not among the types"
-        yield Violation(problem, "add it", (add, visit_type(keys, job_type)))
+        job_type = text_of(entry.member)
+        problem = f"type {unquote(job_type)!r} has jobs, but is not among the types"
+        visit = visit_type(entry.shard.keys, job_type)
+        add = ("SADD", entry.key_name, job_type)
+        yield Violation(problem, "add it", (add, visit))
 
 
 def _unvisited_type(entry: Entry) -> Iterator[Violation]:
     if not entry.facts:
-        visit = visit_type(entry.shard.keys, entry.key.job_type)
-        problem = f"type {entry.type_name!r} has jobs, but maintenance does not visit "
-        yield Violation(f"{problem}it", "have it visited", (visit,))
+        job_type = text_of(entry.member)
+        problem = f"type {unquote(job_type)!r} has jobs, but maintenance does not look "
+        visit = visit_type(entry.shard.keys, job_type)
+        yield Violation(f"{problem}at it", "have it looked at", (visit,))
 
 
 def _miscounted_groups(entry: Entry) -> Iterator[Violation]:
@@ -248,9 +215,8 @@ def _counter(entry: Entry) -> str:
 def _set_counter(entry: Entry, why: str) -> Violation:
     highest = entry.expected
     problem = f"the last of {entry.key.name} is {_counter(entry):.60}, but {why}"
-    return Violation(
-        problem, f"set it to {highest}", (("SET", entry.key_name, highest),)
-    )
+    right = ("SET", entry.key_name, highest)
+    return Violation(problem, f"set it to {highest}", (right,))
 
 
 # -- unique keys ---------------------------------------------------------------
@@ -286,8 +252,8 @@ def _needless_lapse(entry: Entry) -> Iterator[Violation]:
     score, held = entry.facts
     # What is due is about to be removed, held or not.
     if not held and float(score) > entry.now:
-        problem = "is to be freed later, but no job holds it"
-        yield Violation(problem, "remove it", (entry.removal,))
+        problem = "is to be freed later, but nobody holds it"
+        yield Violation(problem, "take it out", (entry.removal,))
 
 
 # -- small records, maintenance, outbox ----------------------------------------
@@ -299,32 +265,35 @@ def _wrong_expiry(entry: Entry) -> Iterator[Violation]:
         return
     is_there, until, score = map(text_of, entry.facts)
     if not is_there:
-        problem = "is to be deleted, but is not there"
+        problem = "is to be swept, but is not there"
     elif not until:
-        problem = f"is to be deleted at {score}, but has no end"
+        problem = f"is to be swept at {score}, but has no end"
     else:
         when = f"at {score}" if score else "never"
-        problem = f"ends at {until}, but is to be deleted {when}"
+        problem = f"ends at {until}, but is to be swept {when}"
     fading = entry.shard.keys.of_shard("fading")
-    repair: RedisCommand = ("ZREM", fading, entry.member)
+    problem = f"the record {shown(entry.member)} {problem}"
     if until:
-        repair = ("ZADD", fading, until, entry.member)
-    text = "delete it then" if until else "do not delete it"
-    yield Violation(f"the record {shown(entry.member)} {problem}", text, (repair,))
+        right = ("ZADD", fading, until, entry.member)
+        yield Violation(problem, "sweep it then", (right,))
+    else:
+        out = ("ZREM", fading, entry.member)
+        yield Violation(problem, "do not sweep it", (out,))
 
 
 def _wrong_visit(entry: Entry) -> Iterator[Violation]:
     if _is_visited(entry) and not is_agenda_time(float(entry.facts[0])):
         at = text_of(entry.facts[0])
-        problem = f"maintenance is to visit {shown(entry.member)} at {at}, which is "
+        problem = f"maintenance is to look at {shown(entry.member)} at {at}, which is "
         visit = ("ZADD", entry.key_name, 0, entry.member)
-        yield Violation(f"{problem}not a time", "have it visited now", (visit,))
+        yield Violation(f"{problem}not a time", "have it looked at now", (visit,))
 
 
 def _needless_visit(entry: Entry) -> Iterator[Violation]:
     if not _is_visited(entry):
-        problem = f"maintenance is to visit {shown(entry.member)}, which is not a type"
-        yield Violation(problem, "remove it", (entry.removal,))
+        what = shown(entry.member)
+        problem = f"maintenance is to look at {what}, which is not a type"
+        yield Violation(problem, "take it out", (entry.removal,))
 
 
 def _is_visited(entry: Entry) -> bool:
@@ -339,8 +308,8 @@ def _bad_notice(entry: Entry) -> Iterator[Violation]:
         return
     # A job that it was meant for is found waiting for nothing, and repaired then.
     what = shown(entry.member) + (f" with {shown(value)}" if match else "")
-    problem = f"the outbox has {what}, which maintenance cannot deliver to any job"
-    yield Violation(problem, "remove it", (entry.removal,))
+    problem = f"the outbox has {what}, which maintenance cannot carry to any job"
+    yield Violation(problem, "take it out", (entry.removal,))
 
 
 # -- schedules -----------------------------------------------------------------
@@ -352,7 +321,7 @@ def _wrong_due(entry: Entry) -> Iterator[Violation]:
     next_at = _next_at(text)
     if is_there == b"0":
         problem = f"a schedule {name!r} is to fire, but there is none"
-        yield Violation(problem, "remove it", (("ZREM", key, entry.member),))
+        yield Violation(problem, "take it out", (("ZREM", key, entry.member),))
     elif next_at is not None and (not due or float(due) != next_at):
         what = f"is to fire at {text_of(due)}" if due else "is not to fire"
         problem = f"the schedule {name!r} {what}, but its next time is {next_at}"
@@ -377,10 +346,9 @@ def _next_at(text: bytes) -> int | None:
 
 
 def _not_a_job(entry: Entry) -> Iterator[Violation]:
-    problem = (
-        f"job {text_of(entry.member)} is in {entry.key.text}, but there can be no "
-    )
-    yield Violation(f"{problem}such job here", "remove it", (entry.removal,))
+    where = f"job {text_of(entry.member)} is in {entry.key.text}"
+    problem = f"{where}, but there can be no such job here"
+    yield Violation(problem, "take it out", (entry.removal,))
 
 
 def _wrong_dependant(entry: Entry) -> Iterator[Violation]:
@@ -394,7 +362,7 @@ def _wrong_dependant(entry: Entry) -> Iterator[Violation]:
 def _bad_log_line(entry: Entry) -> Iterator[Violation]:
     problem = f"the log of job {entry.key.number} has a line that cannot be read: "
     out = ("LREM", entry.key_name, 0, entry.member)
-    yield Violation(problem + shown(entry.member), "remove it", (out,))
+    yield Violation(problem + shown(entry.member), "take it out", (out,))
 
 
 def _bad_value(entry: Entry) -> Iterator[Violation]:
@@ -416,7 +384,7 @@ def _bad_value(entry: Entry) -> Iterator[Violation]:
         lease = ("ZADD", entry.key_name, entry.now + LEASE_MS, member)
         yield Violation(problem, "give it a lease from now on", (lease,))
     else:
-        yield Violation(problem, "remove it", (entry.removal,))
+        yield Violation(problem, "take it out", (entry.removal,))
 
 
 #: By what is checked: structures that are inspected, and the words of the functions
@@ -425,7 +393,7 @@ ENTRY_RULES = (
     Rule[Entry]("wrong-type", ("key",), _wrong_type),
     Rule[Entry]("expiring-key", ("key",), _expiring),
     Rule[Entry]("unknown-key", ("unknown key",), _unknown_key),
-    Rule[Entry]("unknown-type", ("known type",), _unknown_type),
+    Rule[Entry]("unknown-type", ("listed type",), _unknown_type),
     Rule[Entry]("unknown-type", ("visited type",), _unvisited_type),
     Rule[Entry]("group-drift", ("groups",), _miscounted_groups),
     Rule[Entry]("bad-value", ("ids", "fence"), _counter_beyond),

@@ -11,8 +11,9 @@ from kue.model.job import Error
 from kue.model.names import unquote
 from kue.store.codec import encode_json, read_story
 from kue.store.redis.doctor.bitset import Bitset
-from kue.store.redis.doctor.rule import CheckResult, RedisFinding
+from kue.store.redis.doctor.rule import RedisFinding
 from kue.store.redis.wire.client import pairs
+from kue.store.values import Finding
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
         Inspection,
         RedisCommand,
         Shard,
-        ShardMap,
         Subject,
     )
 
@@ -66,23 +66,20 @@ class ErrorTally:
 class ErrorCounts:
     """The error counts of one type."""
 
-    def __init__(self, shard: Shard, homes: ShardMap, job_type: str) -> None:
+    def __init__(self, shard: Shard, job_type: str) -> None:
         self.shard = shard
         self.job_type = job_type
         self.subject: Subject = ("errors", job_type)
-        self._homes = homes
 
-    async def check(self) -> CheckResult:
+    async def check(self) -> list[RedisFinding]:
         """Count the failed jobs; this proves nothing while jobs come or go."""
         [inspection] = await self.shard.inspect([self.subject])
-        findings: list[RedisFinding] = []
         for _ in range(_TRIES):
             before, counted = inspection.digest, await self._count()
             [inspection] = await self.shard.inspect([self.subject])
             if inspection.digest == before:
-                findings = await self._compare(inspection, counted)
-                break
-        return CheckResult(self.subject, inspection.digest, findings)
+                return await self._compare(inspection, counted)
+        return []
 
     async def _count(self) -> dict[bytes, FailedJobs]:
         counted: dict[bytes, FailedJobs] = {}
@@ -103,7 +100,7 @@ class ErrorCounts:
             cursor = int(after)
             jobs = [(int(member), int(float(score))) for member, score in pairs(found)]
             # A scan may return a job twice.
-            jobs = [job for job in jobs if seen.add(self._homes.sequence_of(job[0]))]
+            jobs = [job for job in jobs if seen.add(self.shard.sequence_of(job[0]))]
             ends = await self.shard.read(
                 [("GETRANGE", keys.job(job_id), -_TAIL, -1) for job_id, _ in jobs]
             )
@@ -128,11 +125,9 @@ class ErrorCounts:
         if stray:
             commands.append(("HDEL", self._key("causes"), *stray[:_AT_ONCE]))
         name = unquote(self.job_type)
-        message = f"the error counts of {name!r} differ from its failed jobs"
-        finding = RedisFinding(
-            "error-drift", message, None, "count again", tuple(commands)
-        )
-        return [finding]
+        message = f"the errors of {name!r} are not counted as its failed jobs have them"
+        finding = Finding("error-drift", message, None, "count again")
+        return [RedisFinding(finding, tuple(commands), inspection)]
 
     async def _rewrite(
         self, mark: bytes, failed: FailedJobs | None
@@ -148,7 +143,7 @@ class ErrorCounts:
         ]
 
     def _key(self, structure: str) -> str:
-        return self.shard.keys.of_type(unquote(self.job_type), structure)
+        return self.shard.keys.of_shard(f"{self.job_type}:{structure}")
 
 
 def _fingerprint_of(record: bytes) -> bytes | None:

@@ -1,21 +1,22 @@
-"""A job under check: its facts, and its record, decoded."""
+"""A job under check whose record can be read."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from kue.model.errors import KueError
 from kue.model.job import FINAL, Job, Run, priority_of
 from kue.model.names import quote, unquote
+from kue.store.redis.doctor.job_facts import HASHES, JobFacts
 from kue.store.redis.doctor.key_table import is_number
 from kue.store.redis.doctor.value_rules import is_time
 from kue.store.redis.record import read_claimed
 
 if TYPE_CHECKING:
-    from kue.store.redis.doctor.job_facts import JobFacts
-    from kue.store.redis.keys import Keys
+    from kue.store.redis.doctor.shard import RedisCommand
 
 #: What scripts can read of a record.
 _HEADER = re.compile(rb"\*?-?\d+\t\d+\t([^\t\n]+)[^\n]*\n")
@@ -34,11 +35,9 @@ class UnreadableRecord(Exception):
     """A record cannot be decoded; the message says why."""
 
 
-@dataclass(frozen=True)
-class JobRecord:
-    """A job whose record can be read."""
+class JobRecord(JobFacts, kw_only=True):
+    """The facts about a job, and its record, decoded."""
 
-    facts: JobFacts
     job: Job
     #: The type as it is written in keys.
     type: str
@@ -46,14 +45,6 @@ class JobRecord:
     options: dict[str, str]
     #: Score, or run, in the structures of its own type that mean a state.
     places: dict[str, str]
-
-    @property
-    def job_id(self) -> int:
-        return self.job.id
-
-    @property
-    def title(self) -> str:
-        return self.facts.title
 
     @property
     def place(self) -> str:
@@ -67,13 +58,8 @@ class JobRecord:
         return self.places[self.place]
 
     @property
-    def keys(self) -> Keys:
-        return self.facts.keys
-
-    @property
     def waiting_score(self) -> int:
-        sequence = self.facts.homes.sequence_of(self.job_id)
-        return self.job.priority * 2**41 + sequence
+        return self.job.priority * 2**41 + self.shard.sequence_of(self.job_id)
 
     @property
     def last_final(self) -> tuple[str, int] | None:
@@ -95,7 +81,13 @@ class JobRecord:
         return self.job.created_at + delay if delay else 0
 
     def key(self, structure: str) -> str:
-        return self.keys.of_type(self.job.type, structure)
+        return self.keys.of_shard(f"{self.type}:{structure}")
+
+    def put_in(self, structure: str, value: int | str) -> RedisCommand:
+        """Return what puts the job into a structure of its type."""
+        if structure in HASHES:
+            return ("HSET", self.key(structure), self.job_id, value)
+        return ("ZADD", self.key(structure), value, self.job_id)
 
 
 def read_job_record(facts: JobFacts) -> JobRecord:
@@ -110,10 +102,16 @@ def read_job_record(facts: JobFacts) -> JobRecord:
     job_type = quote(job.type)
     places = {
         place: score
-        for (owner, place), score in facts.places.items()
+        for (owner, place), score in facts.found_in.items()
         if owner == job_type and place != "parked"
     }
-    return JobRecord(facts, job, job_type, _options_of(record), places)
+    return JobRecord(
+        **msgspec.structs.asdict(facts),
+        job=job,
+        type=job_type,
+        options=_options_of(record),
+        places=places,
+    )
 
 
 def _options_of(record: bytes) -> dict[str, str]:

@@ -36,18 +36,19 @@ class KnownKey(NamedTuple):
 
 def parse_key(text: str) -> KnownKey | None:
     """Return which key *text*, without its tag, is; None if it is not in the table."""
-    parts = text.split(":")
-    if len(parts) == 1:
-        found = SHARD_KEYS.get(text)
-        return None if found is None else KnownKey(text, found, "shard", text)
-    if is_number(parts[1]) and len(parts) <= 3:
-        return _numbered(text, parts)
-    if len(parts) > 3 or not _is_quoted(parts[0]):
-        return None
-    if len(parts) == 2 and parts[1] in TYPE_KEYS:
-        return KnownKey(text, TYPE_KEYS[parts[1]], "type", parts[1], parts[0])
-    if len(parts) == 3 and parts[1] == "held" and _is_quoted(parts[2]):
-        return KnownKey(text, "zset", "held", parts[2], parts[0])
+    match text.split(":"):
+        case ["job", number] if is_number(number):
+            return KnownKey(text, "string", "record", number=int(number))
+        case ["job", number, part] if is_number(number) and part in JOB_KEYS:
+            return KnownKey(text, JOB_KEYS[part], "part", part, number=int(number))
+        case [kind, number] if is_number(number) and kind in _NUMBERED:
+            return KnownKey(text, _NUMBERED[kind], kind, number=int(number))
+        case [name] if name in SHARD_KEYS:
+            return KnownKey(text, SHARD_KEYS[name], "shard", name)
+        case [job_type, name] if name in TYPE_KEYS and _is_quoted(job_type):
+            return KnownKey(text, TYPE_KEYS[name], "type", name, job_type)
+        case [job_type, "held", group] if _is_quoted(job_type) and _is_quoted(group):
+            return KnownKey(text, "zset", "held", group, job_type)
     return None
 
 
@@ -59,17 +60,6 @@ def is_number(text: str) -> bool:
 def glob(tag: str) -> str:
     """Return the pattern that matches only *tag*, whatever characters it has."""
     return "".join(f"\\{char}" if char in "\\*?[]^-" else char for char in tag)
-
-
-def _numbered(text: str, parts: list[str]) -> KnownKey | None:
-    number = int(parts[1])
-    if len(parts) == 2 and parts[0] == "job":
-        return KnownKey(text, "string", "record", number=number)
-    if len(parts) == 2 and parts[0] in _NUMBERED:
-        return KnownKey(text, _NUMBERED[parts[0]], parts[0], number=number)
-    if len(parts) == 3 and parts[0] == "job" and parts[2] in JOB_KEYS:
-        return KnownKey(text, JOB_KEYS[parts[2]], "part", parts[2], number=number)
-    return None
 
 
 def _is_quoted(text: str) -> bool:

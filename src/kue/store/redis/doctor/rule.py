@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-import msgspec
-
-from kue.store.redis.doctor.shard import RedisCommand, Subject
+from kue.store.values import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from kue.store.redis.doctor.shard import Shard
-
-
-class Precondition(NamedTuple):
-    """What must be unchanged, and on which shard, when a repair is carried out."""
-
-    shard: int
-    subject: Subject
-    digest: bytes
+    from kue.store.redis.doctor.shard import Inspection, RedisCommand
 
 
 class Violation(NamedTuple):
@@ -29,24 +19,21 @@ class Violation(NamedTuple):
     #: What the commands do, in words; empty when a person must decide.
     repair: str = ""
     commands: tuple[RedisCommand, ...] = ()
-    #: Where the commands go; None for the subject that was inspected.
-    precondition: Precondition | None = None
+    #: What the repair rests on, and where it goes; None for what was checked.
+    inspection: Inspection | None = None
 
 
-class RedisFinding(msgspec.Struct, frozen=True):
-    """A violated rule, as it is reported."""
+class RedisFinding(NamedTuple):
+    """A violated rule: what is reported, and what repairs it."""
 
-    code: str
-    message: str
-    job_id: int | None = None
-    repair: str = ""
-    commands: tuple[RedisCommand, ...] = ()
-    precondition: Precondition | None = None
+    finding: Finding
+    commands: tuple[RedisCommand, ...]
+    inspection: Inspection
 
     @property
     def name(self) -> tuple[str, str]:
         """The same finding has the same name when it is found again."""
-        return self.code, self.message
+        return self.finding.code, self.finding.message
 
 
 class Checked(Protocol):
@@ -58,6 +45,9 @@ class Checked(Protocol):
     @property
     def title(self) -> str:
         """What messages begin with."""
+
+    @property
+    def inspection(self) -> Inspection: ...
 
 
 _T = TypeVar("_T", bound=Checked)
@@ -79,31 +69,16 @@ def apply_rules(
     """Yield what violates the rules that look at *structure*, rule by rule."""
     for rule in rules:
         if structure in rule.looks_at:
-            for problem, repair, commands, precondition in rule.find(checked):
-                yield RedisFinding(
-                    rule.code,
-                    checked.title + problem,
-                    checked.job_id,
-                    repair,
-                    commands,
-                    precondition,
-                )
-
-
-class CheckResult(NamedTuple):
-    """A subject, the digest of its facts, and what is wrong with it."""
-
-    subject: Subject
-    digest: bytes
-    findings: list[RedisFinding]
+            for problem, repair, commands, inspection in rule.find(checked):
+                message = checked.title + problem
+                finding = Finding(rule.code, message, checked.job_id, repair)
+                yield RedisFinding(finding, commands, inspection or checked.inspection)
 
 
 class Suspect(Protocol):
     """Something to check again: before it is reported, and after it is repaired."""
 
-    shard: Shard
-
-    async def check(self) -> CheckResult: ...
+    async def check(self) -> list[RedisFinding]: ...
 
 
 def listed(things: Iterable[str], between: str = "and") -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from kue.store.redis.keys import MAX_SEQUENCE
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
@@ -18,8 +16,10 @@ RedisCommand: TypeAlias = tuple[str | int | bytes, ...]
 
 
 class Inspection(NamedTuple):
-    """The facts about a subject at one moment."""
+    """The facts about a subject at one moment: what a repair rests on."""
 
+    shard: Shard
+    subject: Subject
     digest: bytes
     facts: list[bytes]
     #: By the engine's clock, Unix ms.
@@ -27,7 +27,7 @@ class Inspection(NamedTuple):
 
 
 class Shard:
-    """The keys of a shard, and calls to it."""
+    """The keys of a shard, its jobs, and calls to it."""
 
     def __init__(
         self,
@@ -35,11 +35,24 @@ class Shard:
         keys: Keys,
         run: Callable[..., Awaitable[Any]],
         read: Callable[[int, list[RedisCommand]], Awaitable[list[Any]]],
+        shards: Sequence[Shard],
     ) -> None:
         self.number = number
         self.keys = keys
         self._run = run
         self._read = read
+        #: All shards, with this one.
+        self._shards = shards
+
+    def home_of(self, job_id: int) -> Shard:
+        """Return the shard that a job lives on."""
+        return self._shards[job_id % len(self._shards)]
+
+    def sequence_of(self, job_id: int) -> int:
+        return job_id // len(self._shards)
+
+    def id_of(self, sequence: int) -> int:
+        return sequence * len(self._shards) + self.number
 
     async def read(self, commands: Sequence[RedisCommand]) -> list[Any]:
         """Run several reading commands in one round trip."""
@@ -51,36 +64,23 @@ class Shard:
         for subject in subjects:
             args += (len(subject), *subject)
         now, *answers = await self._run(self.number, "inspect", *args)
-        return [Inspection(digest, facts, now) for digest, facts in answers]
+        return [
+            Inspection(self, subject, digest, facts, now)
+            for subject, (digest, facts) in zip(subjects, answers, strict=True)
+        ]
 
     async def repair(
-        self, subject: Subject, digest: bytes, commands: Sequence[RedisCommand]
+        self, inspection: Inspection, commands: Sequence[RedisCommand]
     ) -> str:
-        """Run *commands* if *subject* is unchanged: done | changed | refused."""
-        args: list[Any] = [digest, len(subject), *subject]
+        """Run *commands* if nothing has changed: done | changed | refused."""
+        subject = inspection.subject
+        args: list[Any] = [inspection.digest, len(subject), *subject]
         for command in commands:
             args += (len(command), *command)
         word: bytes = await self._run(self.number, "repair", *args)
         return word.decode()
 
 
-class ShardMap:
-    """On which shard each job lives, with the keys of all shards."""
-
-    def __init__(self, keys: Sequence[Keys]) -> None:
-        self._keys = keys
-        self.shards = len(keys)
-
-    def shard_of(self, job_id: int) -> int:
-        return job_id % self.shards
-
-    def keys_of(self, job_id: int) -> Keys:
-        return self._keys[self.shard_of(job_id)]
-
-    def sequence_of(self, job_id: int) -> int:
-        return job_id // self.shards
-
-    def is_possible(self, job_id: int, shard: int | None = None) -> bool:
-        """Return whether there can be such a job, on *shard* or at all."""
-        is_small = self.sequence_of(job_id) <= MAX_SEQUENCE
-        return is_small and shard in (None, self.shard_of(job_id))
+def text_of(value: bytes) -> str:
+    """Return a value as text: damage need not be text, and is shown all the same."""
+    return value.decode("utf-8", "backslashreplace")

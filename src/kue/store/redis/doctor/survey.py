@@ -8,26 +8,32 @@ again.  Memory is a few bits per job and the suspects; everything else is stream
 from __future__ import annotations
 
 import re
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from kue.model.names import unquote
-from kue.store.redis.doctor import entry_rules
 from kue.store.redis.doctor.bitset import Bitset
-from kue.store.redis.doctor.entry_rules import INSPECTED, Entry, EntrySuspect
+from kue.store.redis.doctor.entry_rules import INSPECTED, Entry
 from kue.store.redis.doctor.error_counts import ErrorCounts, ErrorTally
-from kue.store.redis.doctor.job_facts import MAX_JOBS, JobHints, JobInspector
+from kue.store.redis.doctor.job_facts import MAX_JOBS, JobHints, read_jobs
 from kue.store.redis.doctor.job_record import is_sound, parents_of
 from kue.store.redis.doctor.job_rules import check_job
 from kue.store.redis.doctor.key_table import KnownKey, is_number, parse_key
+from kue.store.redis.doctor.shard import text_of
 from kue.store.redis.doctor.value_rules import is_log_line, value_rule_of
-from kue.store.redis.keys import JOB_KEYS, MAX_SEQUENCE, PLACES, shard_of_type
+from kue.store.redis.keys import (
+    JOB_KEYS,
+    MAX_SEQUENCE,
+    PLACES,
+    SHARD_KEYS,
+    shard_of_type,
+)
 from kue.store.redis.wire.client import pairs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
-    from kue.store.redis.doctor.shard import RedisCommand, ShardMap
+    from kue.store.redis.doctor.shard import RedisCommand, Shard
     from kue.store.redis.doctor.value_rules import Value
 
     #: Member and score, value, or nothing.
@@ -35,16 +41,14 @@ if TYPE_CHECKING:
 
 #: Entries read from one structure at once, and structures read at once.
 _ENTRIES, _STRUCTURES = 500, 16
+#: Lines of a log read at once.
+_LINES = 100
 #: Records read at once; most are a few hundred bytes.
 _RECORDS = 200
-#: Logs read at once, and lines of each.
-_LOGS, _LINES = 20, 100
 #: Live bitmaps read at once: half a megabyte.
 _BITMAPS = 64
 _FENCE = re.compile(rb"([1-8]\d{15}):")
 _SCANS = {"zset": "ZSCAN", "hash": "HSCAN", "set": "SSCAN"}
-#: Lists of the jobs that wait for a job.
-_LISTS = ("then", "finally")
 #: Sums over other structures: recomputed, not read entry by entry.
 _SUMS = frozenset({"errors", "running"})
 
@@ -54,22 +58,19 @@ class Survey:
 
     def __init__(
         self,
-        inspector: JobInspector,
-        homes: ShardMap,
+        shard: Shard,
+        surveys: Sequence[Survey],
         on_steps: Callable[[int], None],
-        survey_of: Callable[[int], Survey],
     ) -> None:
-        self.shard = inspector.shard
-        self.inspector = inspector
+        self.shard = shard
         #: Suspect jobs, and everything else that is suspect.
         self.jobs: dict[int, JobHints] = {}
-        self.entries: list[EntrySuspect] = []
+        self.entries: list[Entry] = []
         #: Jobs that have a record.
         self.recorded = Bitset()
-        self._homes = homes
+        #: Of all shards.
+        self._surveys = surveys
         self._on_steps = on_steps
-        #: Returns the survey of the shard that a job lives on.
-        self._survey_of = survey_of
         #: The last sequence number when this began; younger jobs are left alone.
         self._last = 0
         self._fence = 0
@@ -112,7 +113,7 @@ class Survey:
             key = known[text.decode()]
             is_wrong = kind.decode() != key.redis_type
             if is_wrong or not key.may_expire:
-                self.entries.append(entry_rules.key_suspect(self.shard, key))
+                self._suspect("key", key)
             if is_wrong:
                 del known[key.text]
         for key in known.values():
@@ -124,25 +125,27 @@ class Survey:
             key = parse_key(text.decode())
         except UnicodeDecodeError:
             key = None
-        home, why = self.shard.number, "is not a key of Kue"
+        shards, why = len(self._surveys), "is not a key of Kue"
+        home = self.shard.number
         if key is not None and key.job_type:
-            home = shard_of_type(unquote(key.job_type), self._homes.shards)
+            home = shard_of_type(unquote(key.job_type), shards)
             why = f"is of a type that lives on shard {home}"
         elif key is not None and key.kind in ("record", "part"):
-            home = self._homes.shard_of(key.number)
+            home = self.shard.home_of(key.number).number
             why = f"is of a job that lives on shard {home}"
-            if self._homes.sequence_of(key.number) > MAX_SEQUENCE:
+            if self.shard.sequence_of(key.number) > MAX_SEQUENCE:
                 key, why = None, "is of a job with a number that none can have"
         if key is not None and home == self.shard.number:
             return key
-        self.entries.append(entry_rules.unknown_key(self.shard, text, why))
+        unknown = KnownKey(text_of(text), "none", "unknown")
+        self._suspect("unknown key", unknown, text, why)
         return None
 
     def _take_key(self, key: KnownKey) -> None:
         if key.kind == "record":
-            self.recorded.add(self._homes.sequence_of(key.number))
+            self.recorded.add(self.shard.sequence_of(key.number))
         elif key.kind == "part":
-            self._parts[key.name].add(self._homes.sequence_of(key.number))
+            self._parts[key.name].add(self.shard.sequence_of(key.number))
         elif key.kind == "live":
             self._bitmaps.add(key.number)
         else:
@@ -154,36 +157,52 @@ class Survey:
     async def run(self) -> None:
         """Read everything that keys were found of."""
         structures = filter(_is_read, self._structures.values())
-        async for key, entries in self._read(structures):
+        async for key, entries in self._read(chain(structures, self._part_keys())):
             await self._check_entries(key, entries)
-        await self._read_dependencies()
-        await self._read_logs()
+        for name in ("after", "then", "finally"):
+            for sequence in self._parts[name].without(self._inspected):
+                await self.inspect(self.shard.id_of(sequence))
         await self._compare()
         await self._check_shard()
+
+    def _part_keys(self) -> Iterator[KnownKey]:
+        """Yield the logs, and the lists of the jobs that wait for a job."""
+        for name in ("then", "finally", "log"):
+            for sequence in self._parts[name]:
+                job_id = self.shard.id_of(sequence)
+                text = f"job:{job_id}:{name}"
+                yield KnownKey(text, JOB_KEYS[name], "part", name, number=job_id)
 
     async def _read(
         self, keys: Iterable[KnownKey]
     ) -> AsyncIterator[tuple[KnownKey, _Entries]]:
         """Yield the entries of structures, piece by piece, several at a time."""
-        waiting, open_scans = iter(keys), dict[KnownKey, int]()
+        waiting, cursors = iter(keys), dict[KnownKey, int]()
         while True:
-            more = islice(waiting, _STRUCTURES - len(open_scans))
-            open_scans |= dict.fromkeys(more, 0)
-            if not open_scans:
+            cursors |= dict.fromkeys(islice(waiting, _STRUCTURES - len(cursors)), 0)
+            if not cursors:
                 return
-            commands: list[RedisCommand] = [
-                (_SCANS[key.redis_type], self._name(key), cursor, "COUNT", _ENTRIES)
-                for key, cursor in open_scans.items()
-            ]
+            commands = [self._scan(key, cursor) for key, cursor in cursors.items()]
             replies = await self.shard.read(commands)
-            found = list(zip(open_scans, replies, strict=True))
-            open_scans = {key: int(at) for key, (at, _) in found if int(at)}
-            for key, (_, entries) in found:
+            for (key, cursor), reply in zip(
+                list(cursors.items()), replies, strict=True
+            ):
+                if key.redis_type == "list":
+                    after = cursor + _LINES if len(reply) == _LINES else 0
+                    entries = reply
+                else:
+                    after, entries = int(reply[0]), reply[1]
+                cursors[key] = after
+                if not after:
+                    del cursors[key]
                 if entries:
                     yield key, _entries_of(key, entries)
 
-    def _name(self, key: KnownKey) -> str:
-        return f"{self.shard.keys.root}:{key.text}"
+    def _scan(self, key: KnownKey, cursor: int) -> RedisCommand:
+        name = self.shard.keys.of_shard(key.text)
+        if key.redis_type == "list":
+            return ("LRANGE", name, cursor, cursor + _LINES - 1)
+        return (_SCANS[key.redis_type], name, cursor, "COUNT", _ENTRIES)
 
     async def _check_entries(self, key: KnownKey, entries: _Entries) -> None:
         rule, is_own = value_rule_of(key), key.kind in ("shard", "type")
@@ -196,31 +215,48 @@ class Survey:
         elif is_own and key.name in INSPECTED:
             await self._check_suspects(
                 [
-                    entry_rules.inspected_entry(self.shard, key, member, self._types)
+                    Entry(self.shard, key.name, key, member, self._types)
                     for member, _ in entries
                 ]
             )
+        elif key.name == "log" and key.kind == "part":
+            for line, _ in entries:
+                if not is_log_line(line):
+                    self._suspect("log line", key, line)
         elif rule is None or key.name == "progress":
-            for member, _ in entries:
+            for member, score in entries:
                 job_id = self._job_of(key, member)
-                if job_id is not None and key.kind == "type":
-                    await self._inspect_in(job_id, key.job_type)
-                elif job_id is not None:
-                    places = {key.text} if key.job_type else set()
-                    await self.inspect(job_id, JobHints(places))
+                if job_id is not None:
+                    await self._inspect_member(key, job_id, score)
 
-    def _suspect(self, checked_as: str, key: KnownKey, member: bytes) -> None:
-        self.entries.append(EntrySuspect(Entry(self.shard, checked_as, key, member)))
+    def _suspect(
+        self, checked_as: str, key: KnownKey, member: bytes = b"", expected: Any = None
+    ) -> None:
+        self.entries.append(Entry(self.shard, checked_as, key, member, expected))
 
     def _job_of(self, key: KnownKey, member: bytes) -> int | None:
         """Return the job that a member is; one that cannot be a job is suspect."""
         text = member.decode("ascii", "replace")
+        number = int(text) if is_number(text) else -1
         # Lists of dependants have jobs of all shards.
-        shard = None if key.kind == "part" else self.shard.number
-        if is_number(text) and self._homes.is_possible(int(text), shard):
-            return int(text)
+        is_here = key.kind == "part" or self.shard.home_of(number) is self.shard
+        if is_here and 0 <= self.shard.sequence_of(number) <= MAX_SEQUENCE:
+            return number
         self._suspect("not a job", key, member)
         return None
+
+    async def _inspect_member(self, key: KnownKey, job_id: int, score: Value) -> None:
+        """Inspect a job, with a hint at the structure that it was found in."""
+        if key.kind == "type":
+            await self._inspect_in(job_id, key.job_type)
+        elif key.kind == "part":
+            if score != job_id:
+                self._suspect("dependant", key, b"%d" % job_id)
+            home = self._surveys[self.shard.home_of(job_id).number]
+            await home.inspect(job_id, JobHints(parents={key.number}))
+        else:
+            places = {key.text} if key.job_type else set()
+            await self.inspect(job_id, JobHints(places))
 
     async def _check_placed(self, key: KnownKey, entries: _Entries) -> None:
         """Compare jobs in a structure that means a state with their records."""
@@ -237,7 +273,7 @@ class Survey:
     async def _check_record(
         self, key: KnownKey, job_id: int, value: Value, record: bytes | None
     ) -> None:
-        sequence = self._homes.sequence_of(job_id)
+        sequence = self.shard.sequence_of(job_id)
         is_new = self._placed.add(sequence)
         if is_new and key.name == "failed":
             self._errors.add(key.job_type, record)
@@ -254,58 +290,6 @@ class Survey:
             await self.inspect(job_id, JobHints({key.job_type}, parents, size))
         else:
             await self._inspect_in(job_id, key.job_type, size)
-
-    # -- parts of jobs ---------------------------------------------------------
-
-    async def _read_dependencies(self) -> None:
-        """Inspect every job that others wait for, and all on its lists."""
-        await self._inspect_rest(self._parts["after"])
-        async for key, entries in self._read(self._lists()):
-            for member, score in entries:
-                child = self._job_of(key, member)
-                if child is not None:
-                    if score != child:
-                        self._suspect("dependant", key, member)
-                    hint = JobHints(parents={key.number})
-                    await self._survey_of(child).inspect(child, hint)
-        for name in _LISTS:
-            await self._inspect_rest(self._parts[name])
-
-    async def _inspect_rest(self, jobs: Bitset) -> None:
-        for sequence in jobs.without(self._inspected):
-            await self.inspect(self._id(sequence))
-
-    def _lists(self) -> Iterable[KnownKey]:
-        return (self._part(name, job) for name in _LISTS for job in self._parts[name])
-
-    def _part(self, name: str, sequence: int) -> KnownKey:
-        job_id = self._id(sequence)
-        text = f"job:{job_id}:{name}"
-        return KnownKey(text, JOB_KEYS[name], "part", name, number=job_id)
-
-    def _id(self, sequence: int) -> int:
-        return sequence * self._homes.shards + self.shard.number
-
-    async def _read_logs(self) -> None:
-        """Read every line of every log, several logs at a time."""
-        waiting, logs = iter(self._parts["log"]), dict[KnownKey, int]()
-        while True:
-            more = islice(waiting, _LOGS - len(logs))
-            logs |= {self._part("log", sequence): 0 for sequence in more}
-            if not logs:
-                return
-            replies = await self.shard.read(
-                [
-                    ("LRANGE", self._name(key), at, at + _LINES - 1)
-                    for key, at in logs.items()
-                ]
-            )
-            found = list(zip(logs.items(), replies, strict=True))
-            logs = {key: at + _LINES for (key, at), got in found if len(got) == _LINES}
-            for (key, _), lines in found:
-                for line in lines:
-                    if not is_log_line(line):
-                        self._suspect("log line", key, line)
 
     # -- comparisons -----------------------------------------------------------
 
@@ -324,7 +308,7 @@ class Survey:
         ):
             for sequence in known.without(other):
                 if sequence <= self._last and sequence not in self._inspected:
-                    await self.inspect(self._id(sequence))
+                    await self.inspect(self.shard.id_of(sequence))
 
     async def _live(self) -> Bitset:
         """Read which jobs are marked as existing."""
@@ -339,25 +323,28 @@ class Survey:
     async def _check_shard(self) -> None:
         """Check types, groups and counters."""
         shard = self.shard
-        suspects = [
-            suspect
-            for name in sorted(self._types)
-            for suspect in entry_rules.type_suspects(shard, name)
-        ]
+        types, agenda = (
+            KnownKey(name, SHARD_KEYS[name], "shard", name)
+            for name in ("types", "agenda")
+        )
+        suspects: list[Entry] = []
+        for name in sorted(self._types):
+            suspects.append(Entry(shard, "listed type", types, name.encode()))
+            suspects.append(Entry(shard, "visited type", agenda, name.encode()))
         grouped = {
             key.job_type
             for key in self._structures.values()
             if key.kind == "type" and key.name in ("active", "running")
         }
-        suspects += (
-            entry_rules.groups_suspect(shard, name) for name in sorted(grouped)
-        )
-        highest = self.recorded.highest
-        suspects.append(entry_rules.counter_suspect(shard, "ids", highest))
-        suspects.append(entry_rules.counter_suspect(shard, "fence", self._fence))
+        for name in sorted(grouped):
+            key = KnownKey(name, "hash", "type", job_type=name)
+            suspects.append(Entry(shard, "groups", key))
+        for name, highest in ("ids", self.recorded.highest), ("fence", self._fence):
+            key = KnownKey(name, "string", "shard", name)
+            suspects.append(Entry(shard, name, key, expected=highest))
         await self._check_suspects(suspects)
 
-    async def _check_suspects(self, suspects: list[EntrySuspect]) -> None:
+    async def _check_suspects(self, suspects: list[Entry]) -> None:
         for start in range(0, len(suspects), MAX_JOBS):
             part = suspects[start : start + MAX_JOBS]
             found = await self.shard.inspect([suspect.subject for suspect in part])
@@ -370,7 +357,7 @@ class Survey:
     async def _inspect_in(self, job_id: int, job_type: str, size: int = 0) -> None:
         """Inspect a job in a type, unless that was done before."""
         inspected = self._inspected_in.setdefault(job_type, Bitset())
-        if inspected.add(self._homes.sequence_of(job_id)):
+        if inspected.add(self.shard.sequence_of(job_id)):
             await self.inspect(job_id, JobHints({job_type}, size=size))
 
     async def inspect(self, job_id: int, hint: JobHints | None = None) -> None:
@@ -379,7 +366,7 @@ class Survey:
         before = 0 if pending is None else pending.weight
         pending = self._pending.setdefault(job_id, JobHints())
         pending.merge(hint or JobHints())
-        self._inspected.add(self._homes.sequence_of(job_id))
+        self._inspected.add(self.shard.sequence_of(job_id))
         # A job with many parents comes many times before it is inspected.
         self._weight += pending.weight - before
         if self._weight >= MAX_JOBS:
@@ -388,7 +375,7 @@ class Survey:
     async def flush(self) -> None:
         """Inspect the jobs that are pending; remember the suspects."""
         hints, self._pending, self._weight = self._pending, {}, 0
-        for facts in await self.inspector.read(hints):
+        for facts in await read_jobs(self.shard, hints):
             if check_job(facts):
                 job_id = facts.job_id
                 self.jobs.setdefault(job_id, JobHints()).merge(hints[job_id])
@@ -398,7 +385,7 @@ class Survey:
     def error_counts(self) -> list[ErrorCounts]:
         """Return the error counts of all types."""
         names = sorted(self._types)
-        return [ErrorCounts(self.shard, self._homes, name) for name in names]
+        return [ErrorCounts(self.shard, name) for name in names]
 
     async def wrong_error_counts(self) -> list[ErrorCounts]:
         """Return the error counts that differ from the failed jobs that were read."""
@@ -418,7 +405,7 @@ def _is_read(key: KnownKey) -> bool:
 
 
 def _entries_of(key: KnownKey, found: Any) -> _Entries:
-    if key.redis_type == "set":
+    if key.redis_type in ("set", "list"):
         return [(member, b"") for member in found]
     if key.redis_type == "zset":
         return [(member, float(score)) for member, score in pairs(found)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kue.store.redis.doctor.check import CheckProgress, RedisCheck
 from kue.store.redis.doctor.key_table import glob
-from kue.store.redis.doctor.shard import Shard, ShardMap
+from kue.store.redis.doctor.shard import Shard
 
 if TYPE_CHECKING:
     from kue.store.contract import OnProgress
@@ -18,10 +18,10 @@ async def check(
     db: Shards, *, repair: bool = False, on_progress: OnProgress | None = None
 ) -> Report:
     await db.open()
-    shards = [
-        Shard(number, keys, db.run, db.read_many) for number, keys in enumerate(db.keys)
-    ]
-    work = RedisCheck(shards, ShardMap(db.keys), CheckProgress(on_progress))
+    shards: list[Shard] = []
+    for number, keys in enumerate(db.keys):
+        shards.append(Shard(number, keys, db.run, db.read_many, shards))
+    work = RedisCheck(shards, CheckProgress(on_progress))
     return await work.run(await servers_of(db), pattern_of(db), repair=repair)
 
 
