@@ -64,8 +64,9 @@ class JobSuspect(NamedTuple):
     hints: JobHints
 
     async def check(self) -> list[RedisFinding]:
-        [facts] = await read_jobs(self.shard, {self.job_id: self.hints})
-        return check_job(facts)
+        hints = {self.job_id: self.hints}
+        [found] = [check_job(facts) async for facts in read_jobs(self.shard, hints)]
+        return found
 
 
 class RedisCheck:
@@ -149,7 +150,7 @@ class RedisCheck:
                     yield entry, found
                 elif found:
                     rest.append((entry, found))
-            for facts in await read_jobs(survey.shard, survey.jobs):
+            async for facts in read_jobs(survey.shard, survey.jobs):
                 found, job_id = check_job(facts), facts.job_id
                 if found:
                     yield JobSuspect(survey.shard, job_id, survey.jobs[job_id]), found

@@ -121,15 +121,8 @@ def _parents_left(job: JobRecord) -> Iterator[Violation]:
         yield Violation(problem, "forget that", (("DEL", _after(job)),))
 
 
-def _listed_in_vain(job: JobRecord) -> Iterator[Violation]:
-    return _still_listed(job, f"is in {job.place}")
-
-
-def _gone_but_listed(facts: JobFacts) -> Iterator[Violation]:
-    return _still_listed(facts, "is gone")
-
-
-def _still_listed(facts: JobFacts, where: str) -> Iterator[Violation]:
+def _still_listed(facts: JobFacts) -> Iterator[Violation]:
+    where = f"is in {facts.place}" if isinstance(facts, JobRecord) else "is gone"
     for link in facts.dependencies:
         if link.has(*_LISTS):
             problem = f"{where}, but job {link.parent} still lists it"
@@ -199,12 +192,12 @@ DEPENDENCY_RULES = (
     Rule[JobRecord]("stuck-blocked", _BLOCKED, _not_awaited),
     Rule[JobRecord]("stuck-blocked", _BLOCKED, _waits_for_nothing),
     Rule[JobRecord]("stray-link", _NOT_BLOCKED, _parents_left),
-    Rule[JobRecord]("stray-link", _NOT_BLOCKED, _listed_in_vain),
+    Rule[JobRecord]("stray-link", _NOT_BLOCKED, _still_listed),
     Rule[JobRecord]("stray-link", PLACES, _wrong_parent_mark),
 )
 #: About a job without a record.
 GONE_DEPENDENCY_RULES = (
     Rule[JobFacts]("stray-log", ("gone",), _parts_left),
     Rule[JobFacts]("stray-link", ("gone",), _gone_parent),
-    Rule[JobFacts]("stray-link", ("gone",), _gone_but_listed),
+    Rule[JobFacts]("stray-link", ("gone",), _still_listed),
 )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from kue.store.redis.doctor.key_table import is_number
-from kue.store.redis.doctor.shard import Inspection, text_of
+from kue.store.redis.doctor.shard import MAX_SUBJECTS, Inspection, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from kue.store.redis.doctor.shard import RedisCommand, Shard, Subject
     from kue.store.redis.keys import Keys
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 #: Score or value of a job in structures, by type (as written in keys) and structure.
 ByStructure = dict[tuple[str, str], str]
 
-#: Jobs inspected in one call: a few milliseconds of Redis.
-MAX_JOBS = 100
 #: A record of so many bytes takes as long as another job.
 _LARGE = 16_384
 #: What the job's own shard knows of a dependency.
@@ -138,14 +136,15 @@ class JobHints:
         self.size = max(self.size, other.size)
 
 
-async def read_jobs(shard: Shard, hints: Mapping[int, JobHints]) -> list[JobFacts]:
-    """Return the facts about jobs, in as many calls as it takes."""
-    found: list[JobFacts] = []
+async def read_jobs(
+    shard: Shard, hints: Mapping[int, JobHints]
+) -> AsyncIterator[JobFacts]:
+    """Yield the facts about jobs, in as many calls as it takes."""
     for subjects in _parts(hints):
         part = [parse_facts(one) for one in await shard.inspect(subjects)]
         await _read_parents(shard, part)
-        found += part
-    return found
+        for facts in part:
+            yield facts
 
 
 def _parts(hints: Mapping[int, JobHints]) -> Iterator[list[Subject]]:
@@ -154,7 +153,7 @@ def _parts(hints: Mapping[int, JobHints]) -> Iterator[list[Subject]]:
     for job_id, hint in hints.items():
         part.append(job_subject(job_id, hint))
         weight += hint.weight
-        if weight >= MAX_JOBS:
+        if weight >= MAX_SUBJECTS:
             yield part
             part, weight = [], 0
     if part:

@@ -44,12 +44,17 @@ def parse_key(text: str) -> KnownKey | None:
         case [kind, number] if is_number(number) and kind in _NUMBERED:
             return KnownKey(text, _NUMBERED[kind], kind, number=int(number))
         case [name] if name in SHARD_KEYS:
-            return KnownKey(text, SHARD_KEYS[name], "shard", name)
+            return shard_key(name)
         case [job_type, name] if name in TYPE_KEYS and _is_quoted(job_type):
             return KnownKey(text, TYPE_KEYS[name], "type", name, job_type)
         case [job_type, "held", group] if _is_quoted(job_type) and _is_quoted(group):
             return KnownKey(text, "zset", "held", group, job_type)
     return None
+
+
+def shard_key(name: str) -> KnownKey:
+    """Return a key of the whole shard."""
+    return KnownKey(name, SHARD_KEYS[name], "shard", name)
 
 
 def is_number(text: str) -> bool:

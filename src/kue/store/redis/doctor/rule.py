@@ -9,6 +9,9 @@ from kue.store.values import Finding
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from kue.store.redis.doctor.entry_rules import Entry
+    from kue.store.redis.doctor.job_facts import JobFacts
+    from kue.store.redis.doctor.job_record import JobRecord
     from kue.store.redis.doctor.shard import Inspection, RedisCommand
 
 
@@ -36,21 +39,8 @@ class RedisFinding(NamedTuple):
         return self.finding.code, self.finding.message
 
 
-class Checked(Protocol):
-    """What rules are about: a job, or an entry of a structure."""
-
-    @property
-    def job_id(self) -> int | None: ...
-
-    @property
-    def title(self) -> str:
-        """What messages begin with."""
-
-    @property
-    def inspection(self) -> Inspection: ...
-
-
-_T = TypeVar("_T", bound=Checked)
+#: What rules are about: it has an id, a title that messages begin with, an inspection.
+_T = TypeVar("_T", "JobFacts", "JobRecord", "Entry")
 
 
 class Rule(NamedTuple, Generic[_T]):

@@ -15,19 +15,13 @@ from kue.model.names import unquote
 from kue.store.redis.doctor.bitset import Bitset
 from kue.store.redis.doctor.entry_rules import INSPECTED, Entry
 from kue.store.redis.doctor.error_counts import ErrorCounts, ErrorTally
-from kue.store.redis.doctor.job_facts import MAX_JOBS, JobHints, read_jobs
+from kue.store.redis.doctor.job_facts import JobHints, read_jobs
 from kue.store.redis.doctor.job_record import is_sound, parents_of
 from kue.store.redis.doctor.job_rules import check_job
-from kue.store.redis.doctor.key_table import KnownKey, is_number, parse_key
-from kue.store.redis.doctor.shard import text_of
+from kue.store.redis.doctor.key_table import KnownKey, is_number, parse_key, shard_key
+from kue.store.redis.doctor.shard import MAX_SUBJECTS, text_of
 from kue.store.redis.doctor.value_rules import is_log_line, value_rule_of
-from kue.store.redis.keys import (
-    JOB_KEYS,
-    MAX_SEQUENCE,
-    PLACES,
-    SHARD_KEYS,
-    shard_of_type,
-)
+from kue.store.redis.keys import JOB_KEYS, MAX_SEQUENCE, PLACES, shard_of_type
 from kue.store.redis.wire.client import pairs
 
 if TYPE_CHECKING:
@@ -45,8 +39,6 @@ _ENTRIES, _STRUCTURES = 500, 16
 _LINES = 100
 #: Records read at once; most are a few hundred bytes.
 _RECORDS = 200
-#: Live bitmaps read at once: half a megabyte.
-_BITMAPS = 64
 _FENCE = re.compile(rb"([1-8]\d{15}):")
 _SCANS = {"zset": "ZSCAN", "hash": "HSCAN", "set": "SSCAN"}
 #: Sums over other structures: recomputed, not read entry by entry.
@@ -57,10 +49,7 @@ class Survey:
     """Everything that one shard has, and what of it is suspect."""
 
     def __init__(
-        self,
-        shard: Shard,
-        surveys: Sequence[Survey],
-        on_steps: Callable[[int], None],
+        self, shard: Shard, surveys: Sequence[Survey], on_steps: Callable[[int], None]
     ) -> None:
         self.shard = shard
         #: Suspect jobs, and everything else that is suspect.
@@ -86,7 +75,6 @@ class Survey:
         self._inspected = Bitset()
         self._inspected_in: dict[str, Bitset] = {}
         self._pending: dict[int, JobHints] = {}
-        self._weight = 0
 
     async def begin(self) -> None:
         self._last = await self._last_id()
@@ -182,18 +170,16 @@ class Survey:
             cursors |= dict.fromkeys(islice(waiting, _STRUCTURES - len(cursors)), 0)
             if not cursors:
                 return
-            commands = [self._scan(key, cursor) for key, cursor in cursors.items()]
-            replies = await self.shard.read(commands)
-            for (key, cursor), reply in zip(
-                list(cursors.items()), replies, strict=True
-            ):
+            scans = [self._scan(key, cursor) for key, cursor in cursors.items()]
+            replies = zip(cursors, await self.shard.read(scans), strict=True)
+            for key, reply in list(replies):
                 if key.redis_type == "list":
-                    after = cursor + _LINES if len(reply) == _LINES else 0
-                    entries = reply
+                    entries, is_over = reply, len(reply) < _LINES
+                    cursors[key] += _LINES
                 else:
-                    after, entries = int(reply[0]), reply[1]
-                cursors[key] = after
-                if not after:
+                    cursors[key], entries = int(reply[0]), reply[1]
+                    is_over = cursors[key] == 0
+                if is_over:
                     del cursors[key]
                 if entries:
                     yield key, _entries_of(key, entries)
@@ -313,22 +299,17 @@ class Survey:
     async def _live(self) -> Bitset:
         """Read which jobs are marked as existing."""
         live, chunks = Bitset(), sorted(self._bitmaps)
-        for start in range(0, len(chunks), _BITMAPS):
-            part = chunks[start : start + _BITMAPS]
-            bitmaps = await self._values([f"live:{chunk}" for chunk in part])
-            for chunk, bitmap in zip(part, bitmaps, strict=True):
-                live.load(chunk, bitmap)
+        bitmaps = await self._values([f"live:{chunk}" for chunk in chunks])
+        for chunk, bitmap in zip(chunks, bitmaps, strict=True):
+            live.load(chunk, bitmap)
         return live
 
     async def _check_shard(self) -> None:
         """Check types, groups and counters."""
         shard = self.shard
-        types, agenda = (
-            KnownKey(name, SHARD_KEYS[name], "shard", name)
-            for name in ("types", "agenda")
-        )
         suspects: list[Entry] = []
         for name in sorted(self._types):
+            types, agenda = shard_key("types"), shard_key("agenda")
             suspects.append(Entry(shard, "listed type", types, name.encode()))
             suspects.append(Entry(shard, "visited type", agenda, name.encode()))
         grouped = {
@@ -340,17 +321,14 @@ class Survey:
             key = KnownKey(name, "hash", "type", job_type=name)
             suspects.append(Entry(shard, "groups", key))
         for name, highest in ("ids", self.recorded.highest), ("fence", self._fence):
-            key = KnownKey(name, "string", "shard", name)
-            suspects.append(Entry(shard, name, key, expected=highest))
+            suspects.append(Entry(shard, name, shard_key(name), expected=highest))
         await self._check_suspects(suspects)
 
     async def _check_suspects(self, suspects: list[Entry]) -> None:
-        for start in range(0, len(suspects), MAX_JOBS):
-            part = suspects[start : start + MAX_JOBS]
-            found = await self.shard.inspect([suspect.subject for suspect in part])
-            for suspect, inspection in zip(part, found, strict=True):
-                if suspect.findings(inspection):
-                    self.entries.append(suspect)
+        found = await self.shard.inspect([suspect.subject for suspect in suspects])
+        for suspect, inspection in zip(suspects, found, strict=True):
+            if suspect.findings(inspection):
+                self.entries.append(suspect)
 
     # -- jobs ------------------------------------------------------------------
 
@@ -361,21 +339,16 @@ class Survey:
             await self.inspect(job_id, JobHints({job_type}, size=size))
 
     async def inspect(self, job_id: int, hint: JobHints | None = None) -> None:
-        """Inspect a job, soon."""
-        pending = self._pending.get(job_id)
-        before = 0 if pending is None else pending.weight
-        pending = self._pending.setdefault(job_id, JobHints())
-        pending.merge(hint or JobHints())
+        """Inspect a job, soon: one with many parents comes many times before."""
         self._inspected.add(self.shard.sequence_of(job_id))
-        # A job with many parents comes many times before it is inspected.
-        self._weight += pending.weight - before
-        if self._weight >= MAX_JOBS:
+        self._pending.setdefault(job_id, JobHints()).merge(hint or JobHints())
+        if len(self._pending) >= MAX_SUBJECTS:
             await self.flush()
 
     async def flush(self) -> None:
         """Inspect the jobs that are pending; remember the suspects."""
-        hints, self._pending, self._weight = self._pending, {}, 0
-        for facts in await read_jobs(self.shard, hints):
+        hints, self._pending = self._pending, {}
+        async for facts in read_jobs(self.shard, hints):
             if check_job(facts):
                 job_id = facts.job_id
                 self.jobs.setdefault(job_id, JobHints()).merge(hints[job_id])
@@ -384,19 +357,17 @@ class Survey:
 
     def error_counts(self) -> list[ErrorCounts]:
         """Return the error counts of all types."""
-        names = sorted(self._types)
-        return [ErrorCounts(self.shard, name) for name in names]
+        return [ErrorCounts(self.shard, name) for name in sorted(self._types)]
 
     async def wrong_error_counts(self) -> list[ErrorCounts]:
         """Return the error counts that differ from the failed jobs that were read."""
-        counts, found = self.error_counts(), list[ErrorCounts]()
-        for start in range(0, len(counts), MAX_JOBS):
-            part = counts[start : start + MAX_JOBS]
-            inspections = await self.shard.inspect([one.subject for one in part])
-            for one, inspection in zip(part, inspections, strict=True):
-                if not self._errors.agrees(one.job_type, inspection):
-                    found.append(one)
-        return found
+        counts = self.error_counts()
+        found = await self.shard.inspect([one.subject for one in counts])
+        return [
+            one
+            for one, inspection in zip(counts, found, strict=True)
+            if not self._errors.agrees(one.job_type, inspection)
+        ]
 
 
 def _is_read(key: KnownKey) -> bool:
