@@ -359,7 +359,7 @@ async def test_a_job_that_is_not_marked_as_living_is_marked(
 
 
 async def test_attempts_that_the_story_accounts_for_are_fine(store: Store) -> None:
-    """Someone lowered the limit, or whoever ended a run wanted one more."""
+    """Someone lowered the limit, or a run ended with a request for one more."""
     job = await start_one(store, attempts=5)
     await end(store, job, Retried(OOPS))
     await store.update([Change(job.id, max_attempts=1)])
@@ -448,7 +448,7 @@ async def test_a_unique_key_that_is_to_outlast_its_job_is_no_damage(
 async def test_a_unique_key_waits_until_its_holders_state_is_known(
     store: Store, hands: Hands
 ) -> None:
-    """Nobody can tell yet whether that one has ended."""
+    """It is not known yet whether that one has ended."""
     holder = await add_one(store, unique="k")
     hands.do("DEL", hands.of_type("unique"))
     other = await add_one(store, unique="k")

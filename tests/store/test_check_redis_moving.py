@@ -14,7 +14,7 @@ from kue.store.values import Change
 from tests.support.hands import Hands, found, only
 from tests.support.jobs import add_one, state_of
 
-#: Is told of each script before it runs, with its arguments.
+#: Is called with each script and its arguments before it runs.
 Meddle = Callable[[str, tuple[Any, ...]], Awaitable[None]]
 
 
@@ -51,7 +51,7 @@ async def test_a_suspicion_that_has_passed_is_no_finding(
         hands.do("EXPIRE", hands.record(job_id), 1000)
     else:
         hands.do("SET", hands.home("nonsense"), "x")
-    # Unknown keys are looked at once: their names tell the first time.
+    # Unknown keys are looked at once: their names are proof.
     subject, last = {
         "job": (job_id, 2),
         "key": (f"job:{job_id}", 2),

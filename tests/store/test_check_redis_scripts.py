@@ -70,7 +70,7 @@ async def test_a_repair_stops_at_what_redis_refuses(store: Store, hands: Hands) 
 async def test_what_changes_all_the_time_does_not_change_the_digest(
     store: Store, hands: Hands
 ) -> None:
-    """A worker beats and its job says how far it is: that must not stop a repair."""
+    """Heartbeats and progress must not stop a repair."""
     job = await start_one(store, ttl="1h")
     digest, facts = look(hands, job.id)
     await store.renew(RenewRequest("w1", lease=20_000))

@@ -48,7 +48,7 @@ def cut(hands: Hands, parent: int) -> None:
 
 
 def lose(hands: Hands, parent: int, kind: str) -> None:
-    """Take a delayed job away without anyone being told."""
+    """Take a delayed job away without notifying anyone."""
     hands.do("ZREM", hands.of_type("delayed", kind), parent)
     hands.do("DEL", hands.record(parent))
     hands.mark_live(parent, 0)
@@ -74,7 +74,7 @@ async def test_a_job_that_waits_for_a_complete_one_is_released(
 ) -> None:
     parent, child = await chain(store, kind)
     done = await job_in(store, State.COMPLETE, kind, now=await store.now())
-    # The parent has ended, and its story and its lists say nothing of the child.
+    # The parent has ended, and neither its history nor its lists have the child.
     hands.do("SREM", hands.record(child, "after"), parent)
     hands.do("SADD", hands.record(child, "after"), done)
     cut(hands, parent)
@@ -156,7 +156,7 @@ async def test_a_failed_parent_may_yet_end_well(store: Store, hands: Hands) -> N
 async def test_a_parent_whose_list_was_lost_has_it_again(
     store: Store, hands: Hands, kind: str
 ) -> None:
-    """Both sides are wrong, and mending one must not undo the other."""
+    """Both sides are wrong, and repairing one must not undo the other."""
     parent, child = await chain(store, kind)
     hands.do("DEL", hands.record(parent, "then"))
 
@@ -247,7 +247,7 @@ async def test_a_job_that_is_gone_is_taken_off_its_parents_list(
 async def test_a_parent_that_does_not_count_as_one_is_counted(
     store: Store, hands: Hands
 ) -> None:
-    """Or the end of it would be told to nobody."""
+    """Or nobody would be notified of its end."""
     parent, child = await chain(store, "email")
     hands.do("DEL", hands.of_shard("parents", parent))
 

@@ -1,7 +1,7 @@
 """
 Hands inside a Redis store: what a slip in redis-cli, a bug or a bad restore would do.
 
-And what `check` is to make of it: `repaired` and `left_alone` say so in one line.
+And what `check` is to make of it: `repaired` and `left_alone` check it.
 """
 
 from __future__ import annotations

@@ -180,14 +180,14 @@ def test_a_record_says_what_its_job_waits_for() -> None:
 
 
 def test_facts_are_read_as_they_were_told() -> None:
-    told = [b"record", b"", b"0\t1\temail\n{}", b"in", b"email:waiting", b"7"]
-    told += [b"has", b"email:tries", b"1:0", b"held", b"email:held:g", b"7"]
-    told += [b"unique", b"", b"9:0", b"holder", b"9", b"active", b"holds", b"9", b"1"]
-    told += [b"part", b"log", b"1", b"live", b"", b"1", b"dependency", b"5"]
-    told += [b"awaited known then:complete"]
-    told += [b"dependency", b"nobody", b"awaited :"]
+    flat = [b"record", b"", b"0\t1\temail\n{}", b"in", b"email:waiting", b"7"]
+    flat += [b"has", b"email:tries", b"1:0", b"held", b"email:held:g", b"7"]
+    flat += [b"unique", b"", b"9:0", b"holder", b"9", b"active", b"holds", b"9", b"1"]
+    flat += [b"part", b"log", b"1", b"live", b"", b"1", b"dependency", b"5"]
+    flat += [b"awaited known then:complete"]
+    flat += [b"dependency", b"nobody", b"awaited :"]
 
-    facts = parse_facts(Inspection(SHARD, ("job", 7), b"digest", told, 99))
+    facts = parse_facts(Inspection(SHARD, ("job", 7), b"digest", flat, 99))
 
     assert (facts.job_id, facts.inspection.digest, facts.now) == (7, b"digest", 99)
     assert facts.record == b"0\t1\temail\n{}"
@@ -203,9 +203,9 @@ def test_facts_are_read_as_they_were_told() -> None:
 
 
 def test_damage_that_is_no_text_can_still_be_shown() -> None:
-    told = [b"in", b"email:active", b"\xff\xfe"]
+    flat = [b"in", b"email:active", b"\xff\xfe"]
 
-    facts = parse_facts(Inspection(SHARD, ("job", 7), b"", told, 0))
+    facts = parse_facts(Inspection(SHARD, ("job", 7), b"", flat, 0))
 
     assert facts.found_in == {("email", "active"): "\\xff\\xfe"}
 
@@ -227,18 +227,18 @@ def test_a_job_is_asked_about_in_the_same_words_every_time() -> None:
 
 
 def test_progress_never_goes_back_and_ends_at_the_total() -> None:
-    told: list[tuple[int, int]] = []
-    steps = CheckProgress(lambda *step: told.append(step))
+    reported: list[tuple[int, int]] = []
+    steps = CheckProgress(lambda *step: reported.append(step))
 
     steps.begin(1000)
     for _ in range(1200):
         steps.advance(1)
     steps.finish()
 
-    assert told == sorted(told)
-    assert told[0] == (0, 1000)
-    assert told[-1] == (1000, 1000)
-    assert 100 < len(told) < 500
+    assert reported == sorted(reported)
+    assert reported[0] == (0, 1000)
+    assert reported[-1] == (1000, 1000)
+    assert 100 < len(reported) < 500
 
 
 def test_nobody_need_listen_to_the_progress() -> None:

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 --[[
-  inspect: report facts about jobs and other subjects for `kue doctor`; each atomically.  The caller
-  bounds how many.
+  inspect: report facts about jobs and other subjects for `kue doctor`, each atomically.
+  The caller bounds how many.
 
   KEYS
     1  root  tag that every key of the shard begins with
