@@ -9,7 +9,14 @@ import pytest
 
 from kue.model.job import Completed, Released, Retried, State
 from kue.store.contract import Store
-from kue.store.values import Change, Limits, Progress
+from kue.store.values import (
+    Change,
+    Limits,
+    MoveRequest,
+    PageRequest,
+    Progress,
+    RemoveRequest,
+)
 from tests.support.hands import Hands, found, left_alone, repaired
 from tests.support.jobs import (
     HOUR,
@@ -347,12 +354,12 @@ async def test_a_job_that_is_not_marked_as_living_is_marked(
 ) -> None:
     job_id = await add_one(store)
     hands.mark_live(job_id, 0)
-    assert (await store.page()).jobs == []
+    assert (await store.page(PageRequest())).jobs == []
 
     message = f"job {job_id} is not marked as living, so that pages over all states "
     await repaired(store, "count-drift", message + "leave it out", "mark it")
 
-    assert [job.id for job in (await store.page()).jobs] == [job_id]
+    assert [job.id for job in (await store.page(PageRequest())).jobs] == [job_id]
 
 
 # -- attempts ------------------------------------------------------------------
@@ -500,7 +507,7 @@ async def test_a_job_with_everything_is_sound_in_every_state(store: Store) -> No
             attempts=3,
             delivery="at-most-once",
         )
-    [running] = (await store.page(State.ACTIVE)).jobs
+    [running] = (await store.page(PageRequest(State.ACTIVE))).jobs
     await store.progress([Progress(running.id, 50)])
     await store.cancel([running.id])
 

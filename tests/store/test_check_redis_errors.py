@@ -7,6 +7,7 @@ import pytest
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Error, Failed, State
 from kue.store.contract import Store
+from kue.store.values import RemoveRequest
 from tests.support.hands import Hands, found, repaired
 from tests.support.jobs import OOPS, T0, end, job_in, start_one
 

@@ -6,6 +6,7 @@ import pytest
 
 from kue.model.job import State
 from kue.store.contract import Store
+from kue.store.values import RemoveRequest
 from tests.support.hands import Hands, found, left_alone, repaired
 from tests.support.jobs import add_one, state_of
 from tests.support.upkeep import tend

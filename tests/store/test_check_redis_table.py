@@ -12,7 +12,7 @@ from kue.model.draft import draft
 from kue.model.job import Retried, Stalled, State
 from kue.model.schedule import every
 from kue.store.contract import Store
-from kue.store.values import Limits, Progress
+from kue.store.values import Limits, MoveRequest, Progress, RemoveRequest
 from tests.support.hands import Damage, Hands, Names, check_reply, read_damages
 from tests.support.jobs import (
     HOUR,
@@ -50,7 +50,7 @@ async def fresh(store: Store, **options: Any) -> Made:
 
 async def gone(store: Store) -> Made:
     job_id = await add_one(store)
-    await store.remove([job_id])
+    await store.remove(RemoveRequest([job_id]))
     return job_id
 
 
@@ -78,7 +78,7 @@ async def restarted(store: Store) -> Made:
     job = await start_one(store, attempts=9)
     await end(store, job, Stalled(OOPS))
     await store.cancel([job.id])
-    await store.move([job.id], State.WAITING)
+    await store.move(MoveRequest([job.id], State.WAITING))
     return job.id
 
 

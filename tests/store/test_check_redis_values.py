@@ -9,7 +9,15 @@ from kue.model.histogram import Timing
 from kue.model.job import Completed, State
 from kue.model.schedule import Schedule, every
 from kue.store.contract import Store
-from kue.store.values import AuditEntry, Limits, LogLine
+from kue.store.values import (
+    AuditEntry,
+    KeepRequest,
+    Limits,
+    LogLine,
+    PauseRequest,
+    RemoveRequest,
+    RenewRequest,
+)
 from tests.support.hands import Hands, left_alone, only, repaired
 from tests.support.jobs import MINUTE, T0, add_one, claim_one, end, job_in, start_one
 from tests.support.upkeep import tend
@@ -243,7 +251,7 @@ async def test_a_key_goes_whole_with_a_job_that_is_removed_by_hand(
     assert hands.do("ZCARD", hands.of_type("lapse")) == 1
 
     if way == "remove":
-        await store.remove([job_id], now=T0)
+        await store.remove(RemoveRequest([job_id]), now=T0)
     else:
         await store.clear("email", [State.COMPLETE], now=T0)
 
