@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import Page, expect
 
-from kue.http.auth.open_mode import LocalhostGuard, StartupToken
+from kue.http.auth.startup_token import LocalhostGuard, StartupToken
 from tests.browser.finding import is_live, press
 from tests.browser.watching import Watch
 

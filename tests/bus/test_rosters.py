@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kue.bus import EventBus, local_cluster
-from kue.bus.assignments import MAX_DUTIES, AssignmentResult, Assignments, GroupView
+from kue.bus.failover_duties import MAX_DUTIES, AssignmentResult, Assignments, GroupView
 from kue.bus.local_cluster import LocalNode
 from kue.bus.redis import RedisCluster
-from kue.bus.redis import assignments as redis_roster
+from kue.bus.redis import failover_duties as redis_roster
 from tests.bus.nodes import Nodes
 
 RECORD = b'{"do":"it"}'

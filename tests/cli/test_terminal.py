@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kue.cli.output.terminal import print_message, program
+from kue.cli.output.console import print_message, program
 
 
 @pytest.fixture

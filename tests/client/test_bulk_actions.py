@@ -7,7 +7,7 @@ import pytest
 
 from kue import InvalidTransition, JobNotFound, Kue, State
 from kue.client.bulk_actions import MAX_GROUPS, ErrorCounter
-from kue.client.filters import Selection
+from kue.client.selection import Selection
 from kue.model.fingerprint import shape
 from kue.model.job import Error, Failed
 from kue.model.job_json import job_detail

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kue import JobBuilder, JobHandle, Kue
-from kue.client.registration import Registration
+from kue.client.registration_methods import Registration
 from kue.client.sync import SyncJobBuilder, SyncJobHandle, SyncKue
 
 TWINS: tuple[tuple[type, type], ...] = (

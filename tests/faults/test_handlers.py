@@ -21,7 +21,7 @@ from kue.model.retry_policy import MAX_STALLS
 from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
 from kue.worker.active_job import ActiveJob
-from kue.worker.handlers import Execution
+from kue.worker.handler_adapters import Execution
 from tests.faults import program_handlers
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.processes import Process

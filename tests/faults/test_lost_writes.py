@@ -21,7 +21,7 @@ from kue import ActiveJob, JobHandle, JobNotFound, Kue, State
 from kue.client.sync.handle import SyncJobHandle
 from kue.model.job import Job
 from kue.model.retry_policy import LOST_ENDING
-from kue.worker import lost_settles
+from kue.worker import lost_endings
 from tests.faults.conftest import NewServer
 from tests.support.leases import PATIENT_LEASE_SECONDS
 from tests.support.patience import until
@@ -216,7 +216,7 @@ async def test_a_job_whose_end_was_lost_runs_again(
     new_server: NewServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For the store it runs here, and this worker, which knows better, lives on."""
-    monkeypatch.setattr(lost_settles, "PATIENCE_SECONDS", 3)
+    monkeypatch.setattr(lost_endings, "PATIENCE_SECONDS", 3)
     forgetful = ForgetfulRedis(new_server())
     runs: list[int] = []
     may_end = asyncio.Event()

@@ -13,7 +13,7 @@ import pytest
 import kue
 from kue.http import create_app
 from kue.http.auth import PasswordHasher, Role, UserAccounts
-from kue.http.auth.open_mode import LocalhostGuard, StartupToken
+from kue.http.auth.startup_token import LocalhostGuard, StartupToken
 from tests.http.conftest import serving
 from tests.support.nginx import nginx
 from tests.support.site import PATIENCE_SECONDS, command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kue.http.dashboard.bundle import BadModule, bundle_modules, bundle_styles
+from kue.http.dashboard.bundler import BadModule, bundle_modules, bundle_styles
 
 TOOL = "export const one = 1;\nexport function add(a, b) {\n  return a + b;\n}\n"
 

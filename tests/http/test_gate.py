@@ -12,7 +12,7 @@ from starlette.types import Message
 
 from kue import Kue
 from kue.http import AccountGuard, Role, create_app
-from kue.http.auth.open_mode import LocalhostGuard, StartupToken
+from kue.http.auth.startup_token import LocalhostGuard, StartupToken
 from kue.http.security.csrf import AllowedHosts, CsrfProtection
 from tests.http.accounts import CHEAP, site_of
 from tests.http.conftest import serving

@@ -16,7 +16,7 @@ import pytest
 import websockets
 
 from kue import Kue
-from kue.http.auth.open_mode import VARIABLE
+from kue.http.auth.startup_token import VARIABLE
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from tests.project.test_docs import DOCS, examples

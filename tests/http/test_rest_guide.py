@@ -14,7 +14,7 @@ import pytest
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.auth.open_mode import VARIABLE
+from kue.http.auth.startup_token import VARIABLE
 from tests.http.conftest import serving
 from tests.project.test_docs import DOCS
 

@@ -15,7 +15,7 @@ from kue.model.duration import MAX_MS
 from kue.model.errors import ConfigError
 from kue.model.job import Attempt, Completed, Error, Failed, Job, Retried, Spec, State
 from kue.model.names import quote, unquote
-from kue.worker.progress import percent
+from kue.worker.progress_values import percent
 
 T0 = 1_800_000_000_000
 OOPS = Error("ValueError", "oops")

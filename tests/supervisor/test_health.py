@@ -8,7 +8,7 @@ import pytest
 
 from kue.model import settings
 from kue.supervisor import health
-from kue.supervisor.child_heartbeat import ChildHeartbeats
+from kue.supervisor.child_lease_renewal import ChildHeartbeats
 from kue.supervisor.child_pool import ChildPool
 from kue.supervisor.health import HealthCheck
 from kue.supervisor.options import SupervisorOptions

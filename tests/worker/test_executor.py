@@ -22,9 +22,9 @@ from kue.model.job import (
     State,
 )
 from kue.worker import ActiveJob, Handler
+from kue.worker.active_run import ActiveRun
 from kue.worker.executor import execute
-from kue.worker.run import ActiveRun
-from kue.worker.run_resources import RunResources
+from kue.worker.run_services import RunServices
 
 STARTED = 1_800_000_000_000
 
@@ -45,7 +45,7 @@ def run_of(attempt: int = 1, timeout: int = 0) -> ActiveRun:
         spec=Spec(max_attempts=3, backoff=Fixed(500), timeout=timeout),
         token=f"{STARTED}000:{STARTED}:{attempt}:w1:lane.1",
     )
-    return ActiveRun(job, cast("RunResources", Silent()), lambda run: None)
+    return ActiveRun(job, cast("RunServices", Silent()), lambda run: None)
 
 
 async def ending_of(exc: BaseException, run: ActiveRun | None = None) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Never
 import pytest
 
 from kue import ActiveJob, JobCancelled, JobFailed, Kue, State
-from kue.worker import run as run_module
+from kue.worker import active_run as run_module
 from kue.worker.pools.threads import Interrupted, WorkerThreads
 from tests.support.patience import until
 
@@ -224,7 +224,7 @@ async def test_a_coroutine_that_swallows_its_cancellation_is_settled_without_it(
 STUBBORN = """
 import asyncio, threading
 import kue
-from kue.worker import run
+from kue.worker import active_run
 run.PATIENCE_SECONDS = 0.1
 q = kue.Kue("memory://")
 

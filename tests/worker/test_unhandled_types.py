@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kue import ActiveJob, Kue
-from kue.cli import known_names
+from kue.cli import unknown_names
 from kue.model.errors import StoreCorrupt
 from kue.model.job import State
 from kue.store.contract import Store
@@ -83,8 +83,8 @@ async def test_a_hint_that_fails_does_not_end_the_worker(
 async def test_a_command_does_not_fail_for_a_hint(wire: Wire, q: Kue) -> None:
     wire.spoil("workers", StoreCorrupt("damaged"))
 
-    await known_names.warn_of_unhandled(q)
-    await known_names.warn_of_unhandled_type(q, "email")
+    await unknown_names.warn_of_unhandled(q)
+    await unknown_names.warn_of_unhandled_type(q, "email")
 
 
 async def at_work(store: Store) -> None:

@@ -17,7 +17,7 @@ import httpx
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.auth.open_mode import LocalhostGuard, StartupToken
+from kue.http.auth.startup_token import LocalhostGuard, StartupToken
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import ServeOptions, listen, serving
 

@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.aio.event_loop import new_event_loop
+from kue.aio.loop_calls import hand_over, running
 from kue.aio.tasks import cancel_all
-from kue.aio.thread_calls import hand_over, running
 from kue.model.errors import StoreUnavailable
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from kue.aio.thread_calls import running
+from kue.aio.loop_calls import running
 from kue.bus import frames
-from kue.bus.address_table import AddressConsumers
+from kue.bus.address_consumers import AddressConsumers
 from kue.bus.codecs import Codecs
 from kue.bus.consumer import DEFAULT_BUFFER, Consumer
 from kue.bus.errors import BusClosed, FailureKind, RequestFailed, no_handlers, timed_out

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Future
 
-    from kue.bus.assignments import Assignments
+    from kue.bus.failover_duties import Assignments
     from kue.bus.frames import Frame
     from kue.bus.metrics import BusMetrics
 

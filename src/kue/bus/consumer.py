@@ -18,8 +18,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kue.aio.loop_calls import LoopCalls, hand_over, running
 from kue.aio.tasks import cancel_all
-from kue.aio.thread_calls import LoopCalls, hand_over, running
 from kue.bus.errors import RequestFailed, discarded, raised
 
 if TYPE_CHECKING:

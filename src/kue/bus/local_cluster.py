@@ -15,8 +15,13 @@ import zlib
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from kue.aio.thread_calls import LoopCalls, hand_over
-from kue.bus.assignments import AGAIN_SECONDS, MAX_DUTIES, AssignmentResult, GroupView
+from kue.aio.loop_calls import LoopCalls, hand_over
+from kue.bus.failover_duties import (
+    AGAIN_SECONDS,
+    MAX_DUTIES,
+    AssignmentResult,
+    GroupView,
+)
 from kue.bus.node_table import NodeTable
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kue.cli.context import url_option, was_given
-from kue.cli.output.terminal import (
+from kue.cli.output.console import (
     DONE,
     EXIT_CODES,
     INTERRUPTED,

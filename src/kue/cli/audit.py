@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from kue.cli.output.terminal import DONE, print_message
-from kue.model.credentials import mask_credentials
+from kue.cli.output.console import DONE, print_message
+from kue.model.credential_masking import mask_credentials
 from kue.model.errors import StoreError
 from kue.store.values import AuditEntry
 

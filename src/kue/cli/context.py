@@ -12,7 +12,7 @@ import click
 
 from kue.aio.event_loop import run
 from kue.cli.audit import note_command
-from kue.cli.output.terminal import REFUSED, NounGroup
+from kue.cli.output.console import REFUSED, NounGroup
 from kue.client.queue import Kue
 from kue.model import settings
 from kue.model.errors import ConfigError

@@ -22,7 +22,7 @@ from kue.model.duration import Duration, milliseconds
 from kue.model.errors import JobError
 from kue.model.fingerprint import fingerprint, first_line, shape
 from kue.model.job import FINAL, PROMOTABLE, Error, State
-from kue.store.replies import check_reply
+from kue.store.reply_errors import check_reply
 from kue.store.values import (
     MAX_BATCH,
     ErrorGroup,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from kue.client.connection import Connection
-    from kue.client.filters import Selection
+    from kue.client.selection import Selection
     from kue.model.job import Job
 
 #: Past this many groups, new ones are counted by type and kind alone.

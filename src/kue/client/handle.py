@@ -15,7 +15,7 @@ from kue.model.duration import Duration, epoch_ms, milliseconds
 from kue.model.errors import InvalidTransition, JobNotFound, StoreUnavailable
 from kue.model.events import Event, Kind
 from kue.model.job import FINAL, PROMOTABLE, State
-from kue.store.replies import check, check_reply
+from kue.store.reply_errors import check, check_reply
 from kue.store.values import (
     Added,
     Change,
@@ -25,7 +25,7 @@ from kue.store.values import (
     RemoveRequest,
     Result,
 )
-from kue.worker import progress as progress_module
+from kue.worker import progress_values as progress_module
 
 if TYPE_CHECKING:
     from collections.abc import (

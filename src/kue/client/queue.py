@@ -14,11 +14,11 @@ from kue.client.connection import Connection
 from kue.client.handle import JobHandle, added_handle
 from kue.client.hooks import Hooks
 from kue.client.queries import Queries
-from kue.client.registration import Registration
+from kue.client.registration_methods import Registration
 from kue.client.registry import HandlerRegistry
-from kue.client.run import RunMethods
 from kue.client.subscriptions import QUEUE_PREFIX, Callback, kind_of
 from kue.client.sync import SyncKue
+from kue.client.worker_runner import RunMethods
 from kue.model import settings as settings_
 from kue.model.events import Event, Kind
 from kue.store import store_for

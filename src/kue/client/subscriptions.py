@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from kue.aio.thread_calls import running
+from kue.aio.loop_calls import running
 from kue.model.events import Event, Kind
 
 if TYPE_CHECKING:

@@ -17,8 +17,13 @@ from starlette.routing import Match, Mount, Route
 
 from kue import __version__
 from kue.http.auth.access import Anyone, Scope, guard_of
-from kue.http.auth.login import LocalAccountGuard
-from kue.http.auth.open_mode import PARAMETER, VARIABLE, LocalhostGuard, StartupToken
+from kue.http.auth.account_guard import LocalAccountGuard
+from kue.http.auth.startup_token import (
+    PARAMETER,
+    VARIABLE,
+    LocalhostGuard,
+    StartupToken,
+)
 from kue.http.compat import automattic_kue, vertx_kue
 from kue.http.dashboard import routes as dashboard
 from kue.http.framework.api import Api, problem_of

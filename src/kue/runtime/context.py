@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
-from kue.aio.thread_calls import running
+from kue.aio.loop_calls import running
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.thread_pool import OrderedCalls, ThreadPool, on_thread
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from kue.aio.thread_calls import running
-from kue.bus.assignments import MAX_DUTIES, MAX_DUTY, AssignmentResult
+from kue.aio.loop_calls import running
+from kue.bus.failover_duties import MAX_DUTIES, MAX_DUTY, AssignmentResult
 from kue.model.errors import BadPayload, StoreError
 from kue.model.names import check_name
 from kue.runtime.deployment import DeploymentOptions

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kue.aio.thread_calls import running
+from kue.aio.loop_calls import running
 from kue.model.duration import Duration, milliseconds
 from kue.runtime.errors import RuntimeClosed
 

@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 from weakref import WeakKeyDictionary
 
+from kue.aio.loop_calls import hand_over
 from kue.aio.loop_thread import close_loop
-from kue.aio.thread_calls import hand_over
 from kue.bus.consumer import reply_discarded
 from kue.runtime.context import Context, current_context, wait_shielded
 from kue.runtime.errors import RuntimeClosed

@@ -13,7 +13,7 @@ from kue.supervisor.protocol import Hello
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kue.supervisor.child_heartbeat import ChildHeartbeats
+    from kue.supervisor.child_lease_renewal import ChildHeartbeats
     from kue.supervisor.options import SupervisorOptions
     from kue.supervisor.protocol import StartFailed
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    from kue.supervisor.child_heartbeat import ChildHeartbeats
+    from kue.supervisor.child_lease_renewal import ChildHeartbeats
     from kue.supervisor.child_pool import ChildPool
     from kue.supervisor.child_process import ChildProcess
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.model.credentials import mask_credentials
+from kue.model.credential_masking import mask_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from kue.model.errors import KueError
 from kue.model.version import version
-from kue.supervisor.child_heartbeat import ChildHeartbeats
+from kue.supervisor.child_lease_renewal import ChildHeartbeats
 from kue.supervisor.child_pool import ChildPool
 from kue.supervisor.health import HealthCheck
-from kue.supervisor.health_server import HealthReporter, health_server
-from kue.supervisor.reloader import Reloader
+from kue.supervisor.health_reports import HealthReporter, health_server
 from kue.supervisor.signals import handled_signals
+from kue.supervisor.source_watcher import Reloader
 from kue.supervisor.systemd import SystemdNotifier
 from kue.supervisor.watchdog import Watchdog
 

@@ -17,7 +17,7 @@ from kue.aio.tasks import BackgroundTasks
 from kue.client.queue import Kue
 from kue.vertx.job_service import JobService
 from kue.vertx.service_binding import awaited
-from kue.worker.handlers import HandlerError, in_thread, is_async
+from kue.worker.handler_adapters import HandlerError, in_thread, is_async
 
 if TYPE_CHECKING:
     from kue.client.builder import JobBuilder

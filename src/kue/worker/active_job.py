@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from kue.worker.progress import line as log_line
-from kue.worker.progress import progress as progress_update
+from kue.worker.progress_values import line as log_line
+from kue.worker.progress_values import progress as progress_update
 
 if TYPE_CHECKING:
     from kue.model.job import Job
     from kue.model.payload import JSON
     from kue.store.values import LogLine, Progress
-    from kue.worker.progress import ProgressReply
+    from kue.worker.progress_values import ProgressReply
 
 
 class ProgressSink(Protocol):

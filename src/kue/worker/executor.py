@@ -20,11 +20,11 @@ from kue.model.job import Cancelled, Completed, Ending, Error, Failed, Released,
 from kue.model.payload import JSON
 from kue.store.codec import error_of, result_of
 from kue.worker.active_job import ActiveJob
-from kue.worker.run import RunTimeout
+from kue.worker.active_run import RunTimeout
 
 if TYPE_CHECKING:
     from kue.model.job import Job
-    from kue.worker.run import ActiveRun
+    from kue.worker.active_run import ActiveRun
 
 Handler: TypeAlias = Callable[[ActiveJob], Awaitable[JSON]]
 

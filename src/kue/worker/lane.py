@@ -27,11 +27,11 @@ from kue.model.job import Completed, Error, Failed, Released, Retried
 from kue.model.retry_policy import runs_alone
 from kue.store.values import MAX_BATCH, Claim, Claimed, ClaimRequest, Outcome, Result
 from kue.worker import log_capture
+from kue.worker.active_run import ActiveRun, ClaimedRuns
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import execute, forced_ending
 from kue.worker.metrics import RunTimings
-from kue.worker.run import ActiveRun, ClaimedRuns
-from kue.worker.work_available import WorkAvailability
+from kue.worker.work_hints import WorkAvailability
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from kue.model.job import Ending, Job
     from kue.model.payload import JSON
     from kue.store.contract import Store
-    from kue.worker.isolation import Isolation
-    from kue.worker.run_resources import RunResources
+    from kue.worker.run_services import RunServices
     from kue.worker.slots import SlotBudget, SlotClaimant
+    from kue.worker.solo_runs import SoloRuns
 
 logger = logging.getLogger(__name__)
 
@@ -89,9 +89,9 @@ class LaneContext(NamedTuple):
     store_retry: StoreRetry
     worker: str
     lease: int
-    resources: RunResources
+    run_services: RunServices
     budget: SlotBudget
-    isolation: Isolation
+    solo_runs: SoloRuns
     #: Called when the store had nothing more.
     on_idle: Callable[[], None]
     #: Called when slots are free that other lanes may need.
@@ -116,7 +116,7 @@ class Lane:
         self._store = context.store
         self._store_retry = context.store_retry
         self._budget = context.budget
-        self._isolation = context.isolation
+        self._solo_runs = context.solo_runs
         self._types = (processor.type,)
         #: The most one cycle claims: half, so that the other loop has something to do.
         self._share = min(-(-processor.slots // LOOPS_PER_LANE), MAX_BATCH)
@@ -160,7 +160,7 @@ class Lane:
             self._availability.is_empty
             and not self._is_paused
             and not self._is_stopping
-            and not self._isolation.is_on
+            and not self._solo_runs.is_on
         )
 
     @property
@@ -255,13 +255,13 @@ class Lane:
         for run in self._runs.values():
             is_spent = run.job.once and run.has_begun
             run.interrupt(once if is_spent else ending)
-        self._isolation.look_again()
+        self._solo_runs.look_again()
 
     def lose(self, job: Job) -> None:
         """Cancel the run of *job*, as claimed: it is no longer ours."""
         run = self._runs.get(job.id)
         # By token: by now the job may have ended and been claimed by us again.
-        if run is None or self._isolation.is_beginning(run):
+        if run is None or self._solo_runs.is_beginning(run):
             return
         if run.job.token == job.token:
             logger.warning(
@@ -270,14 +270,14 @@ class Lane:
                 extra={"job_id": job.id},
             )
             run.interrupt(None)
-            self._isolation.look_again()
+            self._solo_runs.look_again()
 
     def cancel(self, job_id: int, ending: Ending) -> None:
         """Cancel a run on request."""
         run = self._runs.get(job_id)
         if run is not None:
             run.interrupt(ending)
-            self._isolation.look_again()
+            self._solo_runs.look_again()
 
     # -- what to do next -------------------------------------------------------
 
@@ -301,9 +301,9 @@ class Lane:
 
     def _reserve(self, *, has_outcomes: bool) -> int:
         """Reserve slots for a claim, if it is worth a call or a call is made anyway."""
-        if self._isolation.is_on:
+        if self._solo_runs.is_on:
             # Every change makes the loops look again, and so gets here.
-            self._isolation.look_again()
+            self._solo_runs.look_again()
             return 0
         if self._is_stopping or self._is_paused:
             return 0
@@ -383,13 +383,13 @@ class Lane:
     def _begin(self, job: Job) -> ActiveRun:
         self.begun += 1
         self.timings.count_wait(job)
-        run = ActiveRun(job, self._context.resources, self._abandon)
+        run = ActiveRun(job, self._context.run_services, self._abandon)
         earlier = self._runs.get(job.id)
         if earlier is not None:
             # Reclaimed from us and claimed by us again: the earlier run is void.
             earlier.interrupt(None)
             self._displaced.add(earlier)
-            self._isolation.look_again()
+            self._solo_runs.look_again()
         self._runs[job.id] = run
         if self._is_stopping:
             run.interrupt(STOPPED)
@@ -398,21 +398,21 @@ class Lane:
     async def _run(self, run: ActiveRun) -> None:
         is_alone = runs_alone(run.job)
         if is_alone:
-            await self._isolation.enter(run)
+            await self._solo_runs.enter(run)
         before = CURRENT.set(run)
         ending = await execute(run, self.processor.handler)
         CURRENT.reset(before)
         if run.partial:
             log_capture.finish(run)
         # Its progress and log lines are written before its ending.
-        progress_sender = self._context.resources.progress_sender
+        progress_sender = self._context.run_services.progress_sender
         if progress_sender.has_pending(run):
             await progress_sender.flush(run)
         if not run.is_abandoned:
             self._end(run, ending)
         self.claimant.held -= 1
         if is_alone:
-            self._isolation.leave(run)
+            self._solo_runs.leave(run)
         self._context.on_freed()
         self._changed.set()
 

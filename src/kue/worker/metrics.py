@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from kue.model.job import Job
     from kue.store.contract import Store
+    from kue.worker.active_run import ActiveRun
     from kue.worker.heartbeat import Sleep
     from kue.worker.lane import Lane
-    from kue.worker.run import ActiveRun
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kue.aio.coalesce import CoalescedCalls
+from kue.aio.call_batches import CoalescedCalls
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import StoreFull, StoreUnavailable
 from kue.store.values import MAX_BATCH, MAX_LOG_LINES, LogLine, Progress, Result
-from kue.worker.progress import ProgressReply
+from kue.worker.progress_values import ProgressReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from kue.worker.active_job import ActiveJob
-    from kue.worker.run import ActiveRun
+    from kue.worker.active_run import ActiveRun
 
 
 def stacks(

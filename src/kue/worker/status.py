@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kue.aio.retry import StoreRetry
+    from kue.worker.active_run import ActiveRun
     from kue.worker.lane import Lane
-    from kue.worker.run import ActiveRun
 
 logger = logging.getLogger(__name__)
 _STATM = Path("/proc/self/statm")

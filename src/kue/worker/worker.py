@@ -20,14 +20,14 @@ from kue.model.job import State
 from kue.model.names import check_path_name
 from kue.worker.heartbeat import HandleOrder, Heartbeat, Sleep, heartbeat_thread
 from kue.worker.idle_wait import IdleWait
-from kue.worker.isolation import Isolation
 from kue.worker.lane import LOOPS_PER_LANE, Lane, LaneContext, Processor
 from kue.worker.log_capture import captured
-from kue.worker.lost_settles import LostSettles
+from kue.worker.lost_endings import LostSettles
 from kue.worker.maintenance import Maintenance, StoreCheck
 from kue.worker.metrics import TimingReporter
-from kue.worker.run_resources import RunResources
+from kue.worker.run_services import RunServices
 from kue.worker.slots import SlotBudget, SlotClaimant
+from kue.worker.solo_runs import SoloRuns
 from kue.worker.stacks import stacks
 from kue.worker.status import StatusCollector, WorkerLoopMonitor
 from kue.worker.unhandled_types import warn_of_unhandled
@@ -179,10 +179,10 @@ class Worker:
     async def _work(self) -> None:
         logger.info("worker %s started on %s", self.name, self._store.name)
         async with AsyncExitStack() as stack:
-            resources = RunResources(self._store, self._settings.url)
-            stack.push_async_callback(resources.close)
-            idle_wait, isolation = self._build_lanes(resources)
-            handle_order = self._order_handler(resources)
+            run_services = RunServices(self._store, self._settings.url)
+            stack.push_async_callback(run_services.close)
+            idle_wait, solo_runs = self._build_lanes(run_services)
+            handle_order = self._order_handler(run_services)
             stack.push_async_callback(self._deregister)
             timings = TimingReporter(self._store, self._lanes, sleep=self._sleep)
             stack.push_async_callback(timings.close)
@@ -202,7 +202,7 @@ class Worker:
             self._start_loop_monitor(stack)
             group = await stack.enter_async_context(asyncio.TaskGroup())
             services = self._start_services(group, heartbeat, maintenance, timings)
-            await self._run_lanes(group, idle_wait, isolation, services)
+            await self._run_lanes(group, idle_wait, solo_runs, services)
         logger.info("worker %s stopped", self.name)
 
     def _start_loop_monitor(self, stack: AsyncExitStack) -> None:
@@ -256,7 +256,7 @@ class Worker:
         self,
         group: asyncio.TaskGroup,
         idle_wait: IdleWait,
-        isolation: Isolation,
+        solo_runs: SoloRuns,
         services: list[asyncio.Task[None]],
     ) -> None:
         loops = [
@@ -282,12 +282,12 @@ class Worker:
                 lane.stop()
             _cancel(helpers)
             await self._drain(loops, grace)
-            isolation.close()
+            solo_runs.close()
             idle_wait.cancel()
             # The last to end: until here our jobs must not be reclaimed.
             _cancel(services)
 
-    def _build_lanes(self, resources: RunResources) -> tuple[IdleWait, Isolation]:
+    def _build_lanes(self, run_services: RunServices) -> tuple[IdleWait, SoloRuns]:
         claimants = [SlotClaimant(one.slots, one.weight) for one in self.processors]
         budget = SlotBudget(
             claimants,
@@ -304,7 +304,7 @@ class Worker:
             lease=self._settings.lease,
             claims=not budget.is_tight and self._options.max_jobs is None,
         )
-        isolation = Isolation(
+        solo_runs = SoloRuns(
             self._store, self._lanes, self._store_retry, idle_wait.interrupt
         )
         context = LaneContext(
@@ -312,20 +312,20 @@ class Worker:
             store_retry=self._store_retry,
             worker=self.name,
             lease=self._settings.lease,
-            resources=resources,
+            run_services=run_services,
             budget=budget,
-            isolation=isolation,
+            solo_runs=solo_runs,
             on_idle=self._became_idle.set,
             on_freed=self._look_again if budget.is_tight else _nothing,
             on_paused=idle_wait.interrupt,
             on_failed=self._on_failed,
         )
-        # Idle wait and isolation have the same list: lanes and they need each other.
+        # Idle wait and solo_runs have the same list: lanes and they need each other.
         self._lanes += [
             Lane(processor, claimant, context)
             for processor, claimant in zip(self.processors, claimants, strict=True)
         ]
-        return idle_wait, isolation
+        return idle_wait, solo_runs
 
     def _look_again(self) -> None:
         for lane in self._lanes:
@@ -405,7 +405,7 @@ class Worker:
         except StoreError as exc:
             logger.warning("worker %s could not deregister: %s", self.name, exc)
 
-    def _order_handler(self, resources: RunResources) -> HandleOrder:
+    def _order_handler(self, run_services: RunServices) -> HandleOrder:
         """Return the function that handles orders, whichever thread receives them."""
         loop = asyncio.get_running_loop()
 
@@ -414,7 +414,7 @@ class Worker:
                 loop.call_soon_threadsafe(self.handle_stop_order)
             elif order == "stacks":
                 runs = [run for lane in self._lanes for run in lane.runs]
-                text = stacks(loop, runs, resources.threads.contexts())
+                text = stacks(loop, runs, run_services.threads.contexts())
                 try:
                     await store.write_stacks(self.name, text)
                 except StoreError as exc:

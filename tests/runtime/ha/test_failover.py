@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kue.bus import ClusterManager, EventBus, LocalCluster
-from kue.bus.assignments import AssignmentResult, Assignments
+from kue.bus.failover_duties import AssignmentResult, Assignments
 from kue.bus.local_cluster import LocalNode
 from kue.bus.redis import RedisCluster
 from kue.model.errors import BadPayload, StoreUnavailable

@@ -17,7 +17,7 @@ from kue.model.draft import draft
 from kue.model.errors import StoreFull, StoreRefused, StoreUnavailable
 from kue.model.job import State
 from kue.store.sqlite.store import SqliteStore
-from kue.store.sqlite.transaction import Transaction
+from kue.store.sqlite.verb_transaction import Transaction
 from kue.store.values import PauseRequest
 from tests.support.jobs import T0, add, add_many, add_one, count_of
 from tests.support.patience import until

@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from kue.aio.event_loop import run
 from kue.cli.commands.bench_steps import BenchFigures, BenchSteps, percentiles
 from kue.cli.commands.bench_store import NAME, BenchStore, bench_store_for, queue_at
-from kue.cli.output.terminal import EXIT_CODES, notices, output, print_message
+from kue.cli.output.console import EXIT_CODES, notices, output, print_message
 from kue.model import settings
 from kue.model.errors import KueError
 from kue.store import store_for

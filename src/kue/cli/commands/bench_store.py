@@ -57,7 +57,7 @@ class RedisBenchStore:
         )
         self.notice = f"its keys begin with {{{prefix} and are removed afterwards"
         # Imported here, so that commands on SQLite do not need redis.
-        from kue.store.redis.namespace import Namespace
+        from kue.store.redis.temporary_prefix import Namespace
 
         self._namespace = Namespace(self.settings)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from kue.cli.output.terminal import Command
+from kue.cli.output.console import Command
 
 #: The variable by which the completion script requests words.
 VARIABLE = "_KUE_COMPLETE"

@@ -10,7 +10,7 @@ from setproctitle import setproctitle
 from kue.aio.event_loop import run
 from kue.cli.commands.dashboard_options import DashboardOptions, dashboard_options
 from kue.cli.context import refuse_missing_file, settings_here, url_option
-from kue.cli.output.terminal import EXIT_CODES, print_message
+from kue.cli.output.console import EXIT_CODES, print_message
 from kue.client.queue import Kue
 from kue.model import settings
 from kue.supervisor import log_format

@@ -24,7 +24,7 @@ from setproctitle import setproctitle
 from kue.aio.event_loop import run
 from kue.cli.commands import dashboard_server
 from kue.cli.commands.dashboard_options import DashboardOptions
-from kue.cli.output.terminal import DONE, MISUSED, REFUSED, UNAVAILABLE, print_message
+from kue.cli.output.console import DONE, MISUSED, REFUSED, UNAVAILABLE, print_message
 from kue.model.errors import ConfigError, KueError, StoreUnavailable
 from kue.supervisor import log_format as logs
 from kue.supervisor.app_loader import BadTarget, load

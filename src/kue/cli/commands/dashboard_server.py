@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from kue.cli.commands.dashboard_options import HOST
-from kue.cli.output.terminal import print_message, program
+from kue.cli.output.console import print_message, program
 from kue.http.app import create_app
-from kue.http.auth.login import AccountGuard, LocalAccountGuard
-from kue.http.auth.open_mode import PARAMETER, StartupToken
+from kue.http.auth.account_guard import AccountGuard, LocalAccountGuard
+from kue.http.auth.startup_token import PARAMETER, StartupToken
 from kue.http.auth.users import UserAccounts
 from kue.http.framework.path_prefix import checked
 from kue.http.server.address import ListenAddress, UnprotectedServer

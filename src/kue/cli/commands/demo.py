@@ -16,7 +16,7 @@ from kue.aio.event_loop import run
 from kue.cli.commands.dashboard_options import PORT, DashboardOptions
 from kue.cli.commands.demo_jobs import DemoJobs
 from kue.cli.commands.demo_view import RUNNING, Counts, DemoView, counts_table, view_for
-from kue.cli.output.terminal import EXIT_CODES, output, print_message, program
+from kue.cli.output.console import EXIT_CODES, output, print_message, program
 from kue.client.queue import Kue
 from kue.model.errors import ConfigError, KueError
 from kue.model.job import UNFINISHED, State

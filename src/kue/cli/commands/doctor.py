@@ -14,8 +14,7 @@ from rich.text import Text
 from kue.aio.event_loop import run
 from kue.cli.audit import note_command
 from kue.cli.context import refuse_missing_file, settings_here, url_option
-from kue.cli.known_names import print_unhandled_types
-from kue.cli.output.terminal import (
+from kue.cli.output.console import (
     DONE,
     EXIT_CODES,
     REFUSED,
@@ -24,6 +23,7 @@ from kue.cli.output.terminal import (
     print_message,
 )
 from kue.cli.output.text import visible
+from kue.cli.unknown_names import print_unhandled_types
 from kue.model import settings
 from kue.model.errors import StoreCorrupt
 from kue.store import store_for

@@ -10,7 +10,7 @@ import msgspec
 
 from kue.cli.commands.job.change import delay_option, each, ids_argument, results_json
 from kue.cli.context import changes, json_option, noun, reads
-from kue.cli.known_names import check_type
+from kue.cli.output.console import DONE, Command, confirm, print_message, yes_option
 from kue.cli.output.listing import (
     Column,
     Listing,
@@ -20,7 +20,6 @@ from kue.cli.output.listing import (
     progress_bar,
     show_json,
 )
-from kue.cli.output.terminal import DONE, Command, confirm, print_message, yes_option
 from kue.cli.output.text import jobs
 from kue.cli.params import (
     DURATION,
@@ -31,8 +30,9 @@ from kue.cli.params import (
     moment_of,
     options,
 )
+from kue.cli.unknown_names import check_type
 from kue.client.bulk_actions import BulkSummary
-from kue.client.filters import Selection
+from kue.client.selection import Selection
 from kue.model.job import State
 from kue.model.job_json import job_detail
 

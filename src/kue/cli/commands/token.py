@@ -11,8 +11,8 @@ import msgspec
 
 from kue.cli.audit import login
 from kue.cli.context import adds, as_usage_error, changes, json_option, noun, reads
+from kue.cli.output.console import Command, print_message
 from kue.cli.output.listing import Column, Listing, Row, show_one
-from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso
 from kue.cli.params import TIME
 from kue.http.auth.roles import Scope

@@ -10,7 +10,7 @@ import click
 
 from kue.cli.commands.dashboard_options import dashboard_options, pop_dashboard_options
 from kue.cli.commands.worker import options_of, run, worker
-from kue.cli.output.terminal import EXIT_CODES, print_message
+from kue.cli.output.console import EXIT_CODES, print_message
 from kue.supervisor.supervisor import Supervisor
 
 if TYPE_CHECKING:

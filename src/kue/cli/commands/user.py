@@ -10,8 +10,8 @@ import click
 
 from kue.cli.context import adds, as_usage_error, changes, json_option, noun, reads
 from kue.cli.input import read_all
+from kue.cli.output.console import Command, confirm, print_message, yes_option
 from kue.cli.output.listing import Column, Listing, Row, show_one
-from kue.cli.output.terminal import Command, confirm, print_message, yes_option
 from kue.cli.output.text import iso
 from kue.http.auth.account_records import NameTaken
 from kue.http.auth.passwords import check_password

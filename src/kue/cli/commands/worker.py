@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from setproctitle import setproctitle
 
-from kue.cli.output.terminal import EXIT_CODES, REFUSED, print_message
+from kue.cli.output.console import EXIT_CODES, REFUSED, print_message
 from kue.cli.params import DURATION, Parsed
 from kue.model.errors import ConfigError
 from kue.supervisor import log_format

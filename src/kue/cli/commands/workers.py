@@ -12,7 +12,14 @@ from rich.live import Live
 
 from kue.cli.commands.queue.change import pause_end, pause_now, pause_options
 from kue.cli.context import changes, json_option, reads, url_option
-from kue.cli.known_names import UnknownName, near
+from kue.cli.output.console import (
+    DONE,
+    REFUSED,
+    Command,
+    NounGroup,
+    output,
+    print_message,
+)
 from kue.cli.output.listing import (
     Column,
     Listing,
@@ -22,16 +29,9 @@ from kue.cli.output.listing import (
     show_line,
     show_one,
 )
-from kue.cli.output.terminal import (
-    DONE,
-    REFUSED,
-    Command,
-    NounGroup,
-    output,
-    print_message,
-)
 from kue.cli.output.text import since, visible, words
 from kue.cli.params import names_from_store
+from kue.cli.unknown_names import UnknownName, near
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from kue.cli.output.terminal import notices, output, print_message
+from kue.cli.output.console import notices, output, print_message
 from kue.cli.output.text import iso, json_text, since, visible
 
 if TYPE_CHECKING:

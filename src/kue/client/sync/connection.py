@@ -12,8 +12,8 @@ from typing import (
     TypeVar,
 )
 
+from kue.aio.loop_calls import running
 from kue.aio.loop_thread import BackgroundLoop, open_lock, refuse_on_a_loop
-from kue.aio.thread_calls import running
 from kue.client.handle import JobHandle, moved
 
 if TYPE_CHECKING:

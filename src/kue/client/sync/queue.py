@@ -12,7 +12,7 @@ from kue.client.handle import JobHandle, added_handle
 from kue.client.sync.event_iterator import iterate
 from kue.client.sync.handle import SyncJobHandle
 from kue.client.sync.queue_methods import SyncQueueMethods
-from kue.client.sync.run import SyncRunMethods
+from kue.client.sync.worker_runner import SyncRunMethods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
         JobGiven,
         OnProgress,
     )
-    from kue.client.filters import Selection
     from kue.client.queries import (
         Order,
     )
+    from kue.client.selection import Selection
     from kue.model.duration import Duration
     from kue.model.job import Job, State
     from kue.model.options import FilterOptions

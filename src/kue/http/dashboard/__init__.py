@@ -25,8 +25,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kue import __version__
-from kue.http.auth.open_mode import PARAMETER, REFUSED
-from kue.http.dashboard.bundle import bundle_modules, bundle_styles
+from kue.http.auth.startup_token import PARAMETER, REFUSED
+from kue.http.dashboard.bundler import bundle_modules, bundle_styles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import BaseRoute
 
-    from kue.http.auth.open_mode import StartupToken
+    from kue.http.auth.startup_token import StartupToken
 
 ASSETS = "/assets"
 INDEX = "index.html"

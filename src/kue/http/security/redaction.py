@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kue.http.framework.problem import bad_request
-from kue.model.credentials import mask_credentials
+from kue.model.credential_masking import mask_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

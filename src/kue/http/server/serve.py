@@ -22,7 +22,7 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 
-from kue.http.auth.open_mode import without_token
+from kue.http.auth.startup_token import without_token
 from kue.http.framework.path_prefix import PathPrefix, checked
 from kue.http.security.csrf import MAX_HEADERS
 from kue.http.server.proxy_headers import ProxyHeaders

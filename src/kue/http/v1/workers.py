@@ -16,8 +16,8 @@ from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import input_errors, not_found
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
 from kue.model.job import State
+from kue.model.json_view import View
 from kue.model.names import Name  # noqa: TC001 - operations read annotations
-from kue.model.view import View
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kue.store.contract import Store
-from kue.store.damage import MALFORMED, corrupt, is_damage
+from kue.store.corruption_errors import MALFORMED, corrupt, is_damage
 from kue.store.redis.sharding import Shards
 from kue.store.redis.verbs import (
     add,

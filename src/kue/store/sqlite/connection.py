@@ -14,7 +14,7 @@ from kue.model.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from kue.store.damage import corrupt
+from kue.store.corruption_errors import corrupt
 from kue.store.sqlite import schema
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import KueError
-from kue.store.damage import corrupt, is_damage
-from kue.store.sqlite import forking
+from kue.store.corruption_errors import corrupt, is_damage
+from kue.store.sqlite import fork_guard
 from kue.store.sqlite.connection import begin, close, connect, full, is_full, translated
 from kue.store.sqlite.dependencies import apply_side_effects
 from kue.store.sqlite.disk_reserve import DiskReserve
-from kue.store.sqlite.transaction import Transaction
+from kue.store.sqlite.verb_transaction import Transaction
 
 if TYPE_CHECKING:
     from kue.model.clock import Clock
@@ -107,7 +107,7 @@ class DatabaseThread(threading.Thread):
 
     def run(self) -> None:
         is_open = True
-        inside = forking.enter()
+        inside = fork_guard.enter()
         while is_open:
             tasks, is_open = self._next()
             if tasks:
@@ -115,7 +115,7 @@ class DatabaseThread(threading.Thread):
                     self._answer(tasks)
         with inside:
             self._disconnect()
-        forking.leave(inside)
+        fork_guard.leave(inside)
 
     def _next(self) -> tuple[list[ThreadCall], bool]:
         """Wait for calls; return them, and whether more will come."""
@@ -178,7 +178,7 @@ class DatabaseThread(threading.Thread):
             error = translated(exc, self._location.name)
             error.__cause__ = exc
             return error
-        # The one place that guards reads of SQLite: see kue.store.damage.
+        # The one place that guards reads of SQLite: see kue.store.corruption_errors.
         return corrupt(self._location.name, exc) if is_damage(exc) else exc
 
 

@@ -15,7 +15,7 @@ from kue.model.job import Cancelled, State
 from kue.store.sqlite import transitions
 from kue.store.sqlite.removal import REMOVED
 from kue.store.sqlite.rows import state_rows_of
-from kue.store.sqlite.transaction import Transaction, as_json, entered
+from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.sqlite.verbs import limits
 
 if TYPE_CHECKING:

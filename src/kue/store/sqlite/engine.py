@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kue.model.clock import Clock
     from kue.store.sqlite.file_url import FileLocation
-    from kue.store.sqlite.transaction import Transaction
+    from kue.store.sqlite.verb_transaction import Transaction
 
 T = TypeVar("T")
 

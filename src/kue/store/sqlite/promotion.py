@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kue.model.events import Kind
 from kue.model.job import State
-from kue.store.sqlite.transaction import Transaction, entered
+from kue.store.sqlite.verb_transaction import Transaction, entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kue.model.events import Kind
 from kue.model.job import State
 from kue.store.sqlite import unique_keys
-from kue.store.sqlite.transaction import Transaction, as_json
+from kue.store.sqlite.verb_transaction import Transaction, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from kue.model.job import Attempt, Job, Spec, State
 from kue.model.payload import JSON, decode
 from kue.store.codec import decode_attempt, decode_spec, read_story
 from kue.store.sqlite.error_groups import FINGERPRINT
-from kue.store.sqlite.transaction import as_json
+from kue.store.sqlite.verb_transaction import as_json
 
 if TYPE_CHECKING:
     import sqlite3

@@ -95,7 +95,7 @@ if TYPE_CHECKING:
     from kue.model.job import Draft, Job
     from kue.model.schedule import Schedule
     from kue.model.settings import Keep
-    from kue.store.sqlite.transaction import Transaction
+    from kue.store.sqlite.verb_transaction import Transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from kue.model.job import (
 from kue.model.retry_policy import after_cancel
 from kue.store.codec import fingerprint_in, tail_of
 from kue.store.sqlite import removal, unique_keys
-from kue.store.sqlite.transaction import Transaction, as_json, entered
+from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -31,7 +31,7 @@ from kue.worker.active_job import ActiveJob
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import ending_of, ending_of_result
 from kue.worker.pools import protocol
-from kue.worker.progress import ProgressReply
+from kue.worker.progress_values import ProgressReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable

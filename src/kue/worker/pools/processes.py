@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kue.model.job import Ending
     from kue.model.payload import JSON
-    from kue.worker.run import ActiveRun
+    from kue.worker.active_run import ActiveRun
 
 #: A child does not inherit variables with this prefix.
 OURS = "KUE_"
@@ -171,12 +171,12 @@ class PoolProcess:
     ) -> None:
         # We set the job and its token: a child can only report on its own job.
         if isinstance(message, protocol.LogRecord):
-            run.resources.progress_sender.line(run, message.line)
+            run.services.progress_sender.line(run, message.line)
         else:
             update = msgspec.structs.replace(
                 message.update, job_id=run.id, token=run.job.token
             )
-            run.resources.progress_sender.progress(run, update)
+            run.services.progress_sender.progress(run, update)
 
     async def _cause_of_death(self) -> str:
         assert self._process is not None

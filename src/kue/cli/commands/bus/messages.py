@@ -14,8 +14,8 @@ from kue.bus.sampling import kind_of
 from kue.cli.commands.bus.context import joins
 from kue.cli.context import as_usage_error, json_option, url_option
 from kue.cli.input import STDIN, read_all, read_json
+from kue.cli.output.console import DONE, REFUSED, Command, print_message
 from kue.cli.output.listing import show_json, show_line
-from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.output.text import json_text
 from kue.cli.params import DURATION, options
 

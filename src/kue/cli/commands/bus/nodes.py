@@ -12,8 +12,8 @@ import msgspec
 from kue.bus.stats import sums
 from kue.cli.commands.bus.context import inspects
 from kue.cli.context import json_option
+from kue.cli.output.console import Command, print_message
 from kue.cli.output.listing import Column, Listing, Row, ago
-from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import words
 from kue.model.histogram import percentiles
 

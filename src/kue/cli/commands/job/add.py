@@ -9,11 +9,11 @@ import click
 
 from kue.cli.context import adds, as_usage_error, json_option
 from kue.cli.input import STDIN, read_all, read_json, read_lines
-from kue.cli.known_names import warn_of_unhandled_type
+from kue.cli.output.console import Command, output, print_message
 from kue.cli.output.listing import progress_bar, show_one
-from kue.cli.output.terminal import Command, output, print_message
 from kue.cli.output.text import jobs
 from kue.cli.params import DURATION, PRIORITY, TIME, TYPE
+from kue.cli.unknown_names import warn_of_unhandled_type
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import click
 
 from kue.cli.context import as_usage_error, changes, json_option
 from kue.cli.input import STDIN, read_all, read_json
+from kue.cli.output.console import DONE, REFUSED, Command, print_message
 from kue.cli.output.listing import show_json, show_one
-from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.params import DURATION, JOB_IDS, PRIORITY, TIME, batches, moment_of
 from kue.client.bulk_actions import BulkResult
 from kue.model.errors import InvalidTransition, JobError, JobNotFound

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from kue.cli.context import as_usage_error, json_option, reads
-from kue.cli.known_names import check_type
+from kue.cli.output.console import Command, print_message
 from kue.cli.output.listing import Column, Listing, Row, ago
-from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import json_text
 from kue.cli.params import PRIORITY, STATE, TIME, TYPE, limit_options, moment_of
+from kue.cli.unknown_names import check_type
 from kue.model.job_json import job_detail
 from kue.model.payload import value_of
 from kue.store.values import MAX_BATCH, Page

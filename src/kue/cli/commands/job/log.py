@@ -9,12 +9,12 @@ import click
 import msgspec
 
 from kue.cli.context import json_option, reads
+from kue.cli.output.console import Command, output
 from kue.cli.output.listing import show_json, show_line
-from kue.cli.output.terminal import Command, output
 from kue.cli.output.text import iso, visible
 from kue.cli.params import JOB_ID
 from kue.store.values import MAX_LOG_LINES, LogLine
-from kue.worker.progress import LEVELS
+from kue.worker.progress_values import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

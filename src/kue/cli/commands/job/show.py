@@ -12,8 +12,8 @@ from rich.text import Text
 
 from kue.cli.commands.job.change import ids_argument
 from kue.cli.context import json_option, reads
+from kue.cli.output.console import DONE, REFUSED, Command, output, print_message
 from kue.cli.output.listing import Cell, Column, Listing, Row, show_json, show_line
-from kue.cli.output.terminal import DONE, REFUSED, Command, output, print_message
 from kue.cli.output.text import both, iso, json_text, visible, visible_lines, words
 from kue.cli.params import batches
 from kue.model.errors import JobNotFound

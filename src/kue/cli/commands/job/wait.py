@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kue.cli.context import reads
+from kue.cli.output.console import DONE, REFUSED, Command, print_message
 from kue.cli.output.listing import progress_bar, show_json
-from kue.cli.output.terminal import DONE, REFUSED, Command, print_message
 from kue.cli.params import DURATION, JOB_ID
 
 if TYPE_CHECKING:

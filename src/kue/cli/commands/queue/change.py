@@ -9,9 +9,7 @@ import msgspec
 
 from kue.cli.audit import login, unchanged
 from kue.cli.context import as_usage_error, changes, json_option
-from kue.cli.known_names import check_type, warn_of_new_type
-from kue.cli.output.listing import progress_bar, show_json, show_line, show_one
-from kue.cli.output.terminal import (
+from kue.cli.output.console import (
     DONE,
     REFUSED,
     Command,
@@ -19,8 +17,10 @@ from kue.cli.output.terminal import (
     print_message,
     yes_option,
 )
+from kue.cli.output.listing import progress_bar, show_json, show_line, show_one
 from kue.cli.output.text import iso, jobs, words
 from kue.cli.params import DURATION, STATE, TIME, TYPE, options
+from kue.cli.unknown_names import check_type, warn_of_new_type
 from kue.model.job import State
 from kue.store.values import Limits
 

@@ -11,10 +11,10 @@ import msgspec
 
 from kue.cli.commands.queue.change import limits_text
 from kue.cli.context import json_option, reads
-from kue.cli.known_names import warn_of_unhandled
+from kue.cli.output.console import Command, print_message
 from kue.cli.output.listing import Cell, Column, Listing, Row, count
-from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso, words
+from kue.cli.unknown_names import warn_of_unhandled
 from kue.model.job import State
 
 if TYPE_CHECKING:

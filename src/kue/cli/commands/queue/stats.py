@@ -8,11 +8,11 @@ import click
 import msgspec
 
 from kue.cli.context import json_option, reads
-from kue.cli.known_names import check_type
+from kue.cli.output.console import Command, print_message
 from kue.cli.output.listing import Cell, Column, Listing, Row, count
-from kue.cli.output.terminal import Command, print_message
 from kue.cli.output.text import iso, words
 from kue.cli.params import TYPE
+from kue.cli.unknown_names import check_type
 from kue.client.queries import STATS_MINUTES
 from kue.store.values import Stat, summed
 

@@ -8,7 +8,7 @@ import msgspec
 
 from kue.store.redis.doctor.job_facts import JobHints, read_jobs
 from kue.store.redis.doctor.job_rules import check_job
-from kue.store.redis.doctor.survey import Survey
+from kue.store.redis.doctor.shard_scan import Survey
 from kue.store.values import Finding, Report
 
 if TYPE_CHECKING:

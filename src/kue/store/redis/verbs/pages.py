@@ -15,10 +15,10 @@ from kue.model.errors import KueError
 from kue.model.job import Job, State
 from kue.model.names import quote, unquote
 from kue.store.contract import Store
-from kue.store.redis import type_ids
-from kue.store.redis.live_ids import live_ids
+from kue.store.redis import job_ids_by_type
+from kue.store.redis.job_ids import live_ids
+from kue.store.redis.job_ids_by_type import IDS_PER_CALL, ids_of, owned, size_of
 from kue.store.redis.record import read_job
-from kue.store.redis.type_ids import IDS_PER_CALL, ids_of, owned, size_of
 from kue.store.validation import InvalidCall, check_batch, check_limit, read_cursor
 from kue.store.values import MAX_BATCH, MAX_PAGE_BYTES, Page, PageRequest
 
@@ -84,7 +84,7 @@ async def page(db: Shards, request: PageRequest) -> Page:
     if state is None and type is None:
         ids = live_ids(db, after, request.skip, descending=descending)
     elif state is None and type is not None:
-        if await size_of(db, type) > type_ids.FEW:
+        if await size_of(db, type) > job_ids_by_type.FEW:
             return await _page_of_large(db, request, type, after)
         ids = _without(ids_of(db, type, after, descending), request.skip)
     elif state is State.ACTIVE:
@@ -262,7 +262,7 @@ async def _active_ids(
             shard, [("HKEYS", keys.of_type(name, "active")) for name in names]
         )
         ids += [int(job_id) for reply in replies for job_id in reply]
-    for part in type_ids.in_order(ids, after, descending):
+    for part in job_ids_by_type.in_order(ids, after, descending):
         yield part
 
 
@@ -276,7 +276,7 @@ async def _page_of_large(
     it.  After very many that do not, the page ends early, unless some are to be
     skipped.
     """
-    walk = type_ids.Walk(None if request.skip else type_ids.MAX_PASSED)
+    walk = job_ids_by_type.Walk(None if request.skip else job_ids_by_type.MAX_PASSED)
     home = [db.home_of(job_type)]
     ids = live_ids(db, after, descending=request.descending, shards=home)
     own = _without(owned(db, job_type, walk.along(ids)), request.skip)

@@ -16,7 +16,7 @@ from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import StoreError, StoreUnavailable
 from kue.model.events import Event, Kind
 from kue.model.names import unquote
-from kue.store.damage import corrupt
+from kue.store.corruption_errors import corrupt
 from kue.store.event_buffer import EventBuffer
 from kue.store.values import WATCH_MS
 

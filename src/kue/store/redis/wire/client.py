@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from redis import exceptions
 
 from kue.model.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
-from kue.store.damage import corrupt
+from kue.store.corruption_errors import corrupt
 from kue.store.redis.scripts import load
 from kue.store.redis.wire.cluster_slots import ClusterSlots
 from kue.store.redis.wire.connecting import Connector

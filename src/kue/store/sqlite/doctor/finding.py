@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from kue.store.sqlite.transaction import Transaction
+    from kue.store.sqlite.verb_transaction import Transaction
 
 #: What is known of the damage, by name; see `SqliteFinding.values`.
 Values = Mapping[str, Any]

@@ -16,7 +16,7 @@ from kue.store.sqlite.verbs import limits, schedules
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kue.store.sqlite.transaction import Transaction
+    from kue.store.sqlite.verb_transaction import Transaction
 
 
 class _Rule(NamedTuple):

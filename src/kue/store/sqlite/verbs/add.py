@@ -10,7 +10,7 @@ from kue.model.events import Kind
 from kue.model.job import Cancelled, Draft, State
 from kue.store.codec import body_of, line_of, tail_of
 from kue.store.sqlite import unique_keys
-from kue.store.sqlite.transaction import Transaction, as_json, entered, is_final
+from kue.store.sqlite.verb_transaction import Transaction, as_json, entered, is_final
 from kue.store.validation import InvalidCall
 from kue.store.values import Added
 

@@ -10,7 +10,7 @@ from kue.model.events import Kind
 from kue.model.job import MOVES_BY_HAND, Cancelled, State
 from kue.store.sqlite import dependencies, removal, transitions, unique_keys
 from kue.store.sqlite.rows import StateRow, state_rows_of
-from kue.store.sqlite.transaction import Transaction, as_json, entered
+from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.sqlite.verbs.pages import first_ids
 from kue.store.values import (
     UNSEEN,

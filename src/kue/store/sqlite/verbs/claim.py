@@ -22,7 +22,7 @@ from kue.store.sqlite.rows import (
     shown,
     state_rows_of,
 )
-from kue.store.sqlite.transaction import Transaction, as_json
+from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.sqlite.verbs import limits, workers
 from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Claimed, ClaimRequest
 

@@ -10,7 +10,7 @@ from kue.model import retry_policy
 from kue.model.job import Job, State
 from kue.store.sqlite import dependencies, promotion, removal, transitions, unique_keys
 from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, state_rows_of
-from kue.store.sqlite.transaction import as_json, read_meta
+from kue.store.sqlite.verb_transaction import as_json, read_meta
 from kue.store.sqlite.verbs import limits, records, stats, workers
 from kue.store.sqlite.verbs.claim import expire
 from kue.store.values import MaintenanceResult
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kue.model.job import Ending
     from kue.model.settings import Keep
     from kue.store.sqlite.rows import StateRow
-    from kue.store.sqlite.transaction import Transaction
+    from kue.store.sqlite.verb_transaction import Transaction
 
 #: The most types forgotten in one pass.
 MAX_TYPES = 500

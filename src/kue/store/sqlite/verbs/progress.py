@@ -10,7 +10,7 @@ from kue.model.events import Kind
 from kue.model.job import State
 from kue.store.codec import begun
 from kue.store.sqlite.rows import state_rows_of
-from kue.store.sqlite.transaction import Transaction, as_json
+from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.sqlite.verbs import limits
 from kue.store.values import MAX_LOG_LINES, MAX_LOG_TEXT, Result
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.store.sqlite.transaction import Transaction, as_json
+from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.values import RINGS, AuditEntry, AuditPage, KeepRequest
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.model.schedule import Schedule
-from kue.store.sqlite.transaction import Transaction, as_json
+from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.sqlite.verbs.add import store
 
 if TYPE_CHECKING:

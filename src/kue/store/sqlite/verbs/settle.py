@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kue.model.job import Ending
     from kue.store.sqlite.rows import StateRow
-    from kue.store.sqlite.transaction import Transaction
+    from kue.store.sqlite.verb_transaction import Transaction
     from kue.store.values import Claimed, ClaimRequest, Outcome
 
 #: What follows the opening of a line when maintenance reclaimed the run.

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.aio.thread_calls import hand_over
+from kue.aio.loop_calls import hand_over
 from kue.model.events import Event, Kind
-from kue.store.damage import is_damage
+from kue.store.corruption_errors import is_damage
 from kue.store.event_buffer import EventBuffer
 from kue.store.sqlite.connection import is_damaged_value
-from kue.store.sqlite.transaction import Transaction, as_json
+from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.values import WATCH_MS
 
 if TYPE_CHECKING:

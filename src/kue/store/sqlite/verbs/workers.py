@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.aio.throttled_log import ThrottledLog
-from kue.store.sqlite.transaction import Transaction, as_json, read_meta
+from kue.store.sqlite.verb_transaction import Transaction, as_json, read_meta
 from kue.store.sqlite.verbs import limits
 from kue.store.values import (
     MAX_STACKS,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kue.model.errors import ConfigError
-from kue.supervisor import health_server as health
+from kue.supervisor import health_reports as health
 from kue.supervisor.health import SupervisorHealth
-from kue.supervisor.health_server import HealthFile, health_server
+from kue.supervisor.health_reports import HealthFile, health_server
 
 WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=())
 UNREADY = SupervisorHealth(live=True, ready=False, reasons=("stopping",), children=())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kue.aio.coalesce import CoalescedCalls
+from kue.aio.call_batches import CoalescedCalls
 
 
 class Batches:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from kue.aio.retry import StoreRetry
-from kue.supervisor.child_heartbeat import LeaseRenewal
+from kue.supervisor.child_lease_renewal import LeaseRenewal
 from tests.support.flaky import Wire
 from tests.support.patience import until
 

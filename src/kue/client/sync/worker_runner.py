@@ -8,8 +8,8 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from kue.aio.loop_thread import refuse_on_a_loop
-from kue.client.run import SIGNALS
 from kue.client.sync.connection import BlockingCalls
+from kue.client.worker_runner import SIGNALS
 from kue.worker.worker import GRACE_SECONDS
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 class SyncRunMethods(BlockingCalls):
-    """Runs jobs of a queue in this process: `kue.client.run.RunMethods`, blocking."""
+    """Runs jobs of a queue in this process: `RunMethods`, blocking."""
 
     def run(
         self,

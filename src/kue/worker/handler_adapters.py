@@ -18,7 +18,7 @@ from kue.model.payload import JSON
 from kue.worker.pools.processes import FunctionTarget
 
 if TYPE_CHECKING:
-    from kue.worker.run import ActiveRun
+    from kue.worker.active_run import ActiveRun
 
 Execution: TypeAlias = Literal["loop", "thread", "process"]
 #: Called with the run, or in a child with the job.
@@ -39,7 +39,7 @@ def in_thread(call: Call) -> RunHandler:
     """Run a plain function in a thread."""
 
     async def handle(run: ActiveRun) -> JSON:
-        result: JSON = await run.resources.threads.call(functools.partial(call, run))
+        result: JSON = await run.services.threads.call(functools.partial(call, run))
         return result
 
     return handle
@@ -49,7 +49,7 @@ def in_process(target: FunctionTarget) -> RunHandler:
     """Run the function that *target* names in a child process."""
 
     async def handle(run: ActiveRun) -> JSON:
-        return await run.resources.children.call(target, run)
+        return await run.services.children.call(target, run)
 
     return handle
 
@@ -62,7 +62,7 @@ def with_done(handler: Callable[..., Any]) -> RunHandler:
         if is_async(handler):
             calling: Awaitable[Any] = handler(run, done)
         else:
-            calling = run.resources.threads.call(functools.partial(handler, run, done))
+            calling = run.services.threads.call(functools.partial(handler, run, done))
         await calling
         return await done.answer
 

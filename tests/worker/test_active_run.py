@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 
-from kue.worker.run import ClaimedRuns
+from kue.worker.active_run import ClaimedRuns
 
 USER: ContextVar[str] = ContextVar("user", default="nobody")
 

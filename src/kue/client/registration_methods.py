@@ -23,7 +23,7 @@ from kue.client.task import Task
 from kue.model.arguments import Arguments
 from kue.model.backoff import exponential
 from kue.worker.active_job import ActiveJob
-from kue.worker.handlers import (
+from kue.worker.handler_adapters import (
     Execution,
     in_process,
     in_thread,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from kue.model.job import Ending, Job
-    from kue.worker.run_resources import RunResources
+    from kue.worker.run_services import RunServices
 
 T = TypeVar("T")
 
@@ -49,17 +49,17 @@ class ActiveRun(ActiveJob):
         "has_begun",
         "is_abandoned",
         "is_interrupted",
-        "resources",
+        "services",
     )
 
     def __init__(
         self,
         job: Job,
-        resources: RunResources,
+        services: RunServices,
         on_abandoned: Callable[[ActiveRun], None],
     ) -> None:
-        super().__init__(job, resources.progress_sender)
-        self.resources = resources
+        super().__init__(job, services.progress_sender)
+        self.services = services
         self._on_abandoned = on_abandoned
         self._task: asyncio.Task[Any] | None = None
         self._timers: list[asyncio.TimerHandle] = []

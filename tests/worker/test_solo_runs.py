@@ -12,7 +12,7 @@ from kue.aio.retry import LONGEST_PAUSE
 from kue.model.job import Error, Released, Stalled
 from kue.store.contract import Store
 from kue.store.values import Claim, ClaimRequest, Outcome
-from kue.worker import isolation
+from kue.worker import solo_runs
 from tests.support import patience
 from tests.support.flaky import Wire
 from tests.support.jobs import get_one
@@ -136,7 +136,7 @@ async def test_what_does_not_end_in_time_does_not_keep_it_for_ever(
     q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or a job that another one waits for would never run."""
-    monkeypatch.setattr(isolation, "ALONE_SECONDS", 0.1)
+    monkeypatch.setattr(solo_runs, "ALONE_SECONDS", 0.1)
     company = Company()
     q.process("email", 10, company)
     suspect = await add_suspect(q, kue_store, stalls=2)
@@ -154,7 +154,7 @@ async def test_what_does_not_end_in_time_does_not_keep_it_for_ever(
 async def test_one_that_takes_long_gets_company_again(
     q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "ALONE_SECONDS", 0.1)
+    monkeypatch.setattr(solo_runs, "ALONE_SECONDS", 0.1)
     company = Company()
     q.process("email", 10, company)
     suspect = await add_suspect(q, kue_store, stalls=2)
@@ -222,7 +222,7 @@ async def test_one_with_a_short_ttl_begins_before_it_is_over(
 async def test_one_that_is_lost_while_it_waits_blocks_nobody(
     q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "ALONE_SECONDS", 600)
+    monkeypatch.setattr(solo_runs, "ALONE_SECONDS", 600)
     company = Company()
     q.process("email", 10, company)
     suspect = await add_suspect(q, kue_store, stalls=2)
@@ -240,7 +240,7 @@ async def test_one_that_is_lost_while_it_waits_blocks_nobody(
 async def test_one_whose_turn_does_not_come_is_released(
     q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "ALONE_SECONDS", 600)
+    monkeypatch.setattr(solo_runs, "ALONE_SECONDS", 600)
     company = Company()
     q.process("email", 10, company)
     await q.enqueue("email")
@@ -255,7 +255,7 @@ async def test_one_whose_turn_does_not_come_is_released(
         company.go_on.set()
 
     assert (job.stalls, job.attempts) == (2, 0)
-    assert job.history[-1].reason == isolation.NO_TURN.reason
+    assert job.history[-1].reason == solo_runs.NO_TURN.reason
 
 
 async def test_one_whose_type_is_paused_meanwhile_is_released(
@@ -274,7 +274,7 @@ async def test_one_whose_type_is_paused_meanwhile_is_released(
         job = await get_one(kue_store, suspect)
 
     assert (job.stalls, job.attempts) == (2, 0)
-    assert job.history[-1].reason == isolation.PAUSED.reason
+    assert job.history[-1].reason == solo_runs.PAUSED.reason
     assert suspect not in company.seen
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kue.bus.assignments import AGAIN_SECONDS, AssignmentResult, GroupView
+from kue.bus.failover_duties import AGAIN_SECONDS, AssignmentResult, GroupView
 from kue.bus.redis import scripts
 from kue.model.names import check_name, quote
 

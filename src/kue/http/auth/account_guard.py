@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from kue.http.auth.access import User
 from kue.http.auth.account_records import valid_name
 from kue.http.auth.login_throttle import LoginThrottle
-from kue.http.auth.open_mode import StartupToken
 from kue.http.auth.sessions import MAX_MS, LoginSessions, cookie_for
+from kue.http.auth.startup_token import StartupToken
 from kue.http.auth.tokens import ApiTokens
 from kue.http.auth.users import UserAccounts
 from kue.http.framework.problem import Refused, forbidden

@@ -1,5 +1,5 @@
 """
-Isolation: jobs that lost several workers run alone in their process.
+Solo runs (isolation): jobs that lost several workers run alone in their process.
 
 When a worker is lost, nobody knows which of its jobs was to blame.  A job that lost two
 (see `retry_policy.runs_alone`) is held back until nothing else runs here, and nothing
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kue.aio.retry import StoreRetry
     from kue.model.job import Job
     from kue.store.contract import Store
+    from kue.worker.active_run import ActiveRun
     from kue.worker.lane import Lane
-    from kue.worker.run import ActiveRun
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ NO_TURN = Released(reason="its worker had other jobs to run alone before it")
 PAUSED = Released(reason="its type was paused before it could run alone")
 
 
-class Isolation:
+class SoloRuns:
     """Decides when such runs begin; while there are any, no lane claims jobs."""
 
     def __init__(

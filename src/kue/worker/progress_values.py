@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kue.model.payload import JSON, MAX_RESULT, decode, encode
-from kue.store.replies import check
+from kue.store.reply_errors import check
 from kue.store.values import MAX_LOG_TEXT, LogLine, Progress
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kue.worker.active_job import ActiveJob
 
 
-class RunResources:
+class RunServices:
     """Lives as long as the worker; created on the worker's event loop."""
 
     def __init__(self, store: Store, url: str) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kue.supervisor import reloader
-from kue.supervisor.reloader import Reloader
+from kue.supervisor import source_watcher
+from kue.supervisor.source_watcher import Reloader
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reloader, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(source_watcher, "POLL_SECONDS", 0.01)
 
 
 @pytest.fixture

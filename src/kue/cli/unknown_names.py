@@ -6,7 +6,7 @@ import contextlib
 import difflib
 from typing import TYPE_CHECKING
 
-from kue.cli.output.terminal import print_message
+from kue.cli.output.console import print_message
 from kue.model.errors import KueError, StoreError
 from kue.worker.unhandled_types import did_you_mean, ever_handled, unhandled
 from kue.worker.unhandled_types import near as nearest
