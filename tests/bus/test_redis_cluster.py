@@ -165,7 +165,7 @@ async def test_a_node_that_is_deaf_does_not_join_before_it_listens(
     root = redis_nodes.root
     with redis_server.client() as client:
         ask: Any = client.execute_command
-        beat = ("EVAL", scripts.load("beat", PACKAGE).source, 1, root)
+        beat = ("EVAL", scripts.load("node_heartbeat", PACKAGE).source, 1, root)
 
         assert ask(*beat, "deaf", 1000, 300) == b"DEAF"
         client.zrem(f"{root}:nodes", bus.node)

@@ -37,7 +37,7 @@ async def be_removed(bus: EventBus) -> None:
     cluster = bus.cluster
     if isinstance(cluster, RedisCluster):
         # Nobody hears of it, so that it does not join again at once.
-        await cluster._run("leave", cluster.node, "{}")
+        await cluster._run("node_leave", cluster.node, "{}")
     else:
         assert isinstance(cluster, LocalNode)
         cluster.vanish()

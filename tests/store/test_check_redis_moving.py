@@ -61,7 +61,7 @@ async def test_a_suspicion_that_has_passed_is_no_finding(
 
     async def put_right(script: str, args: tuple[Any, ...]) -> None:
         nonlocal looks
-        looks += script == "inspect" and subject in args
+        looks += script == "doctor_inspect" and subject in args
         if looks == last:
             hands.mark_live(job_id, 1)
             hands.do("PERSIST", hands.record(job_id))
@@ -84,7 +84,7 @@ async def test_a_job_that_moves_under_a_repair_is_looked_at_anew(
     hands.mark_live(job_id, 0)
 
     async def cancel(script: str, args: tuple[Any, ...]) -> None:
-        if script == "repair":
+        if script == "doctor_repair":
             await other_store.cancel([job_id])
 
     meddle(monkeypatch, store, cancel)
@@ -107,7 +107,7 @@ async def test_a_job_that_never_holds_still_is_left_for_the_next_check(
 
     async def edit(script: str, args: tuple[Any, ...]) -> None:
         nonlocal priority
-        if script == "repair":
+        if script == "doctor_repair":
             priority += 1
             await other_store.update([Change(job_id, priority=priority)])
 

@@ -1,4 +1,4 @@
-"""``inspect.lua`` and ``repair.lua``: a repair rests on what is still so."""
+"""``doctor_inspect`` and ``doctor_repair``: a repair rests on what is still so."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(hands: Hands, script: str, *args: Any) -> Any:
 
 
 def look(hands: Hands, job_id: int) -> tuple[bytes, list[bytes]]:
-    [_, [digest, facts]] = run(hands, "inspect", 3, "job", job_id, 0)
+    [_, [digest, facts]] = run(hands, "doctor_inspect", 3, "job", job_id, 0)
     return digest, facts
 
 
@@ -35,7 +35,7 @@ async def test_a_repair_is_carried_out_while_nothing_has_changed(
     digest, _ = look(hands, job_id)
 
     command = (3, "DEL", "a", "b")
-    assert run(hands, "repair", digest, 3, "job", job_id, 0, *command) == b"done"
+    assert run(hands, "doctor_repair", digest, 3, "job", job_id, 0, *command) == b"done"
 
 
 @pytest.mark.parametrize("command", ["ZADD", "ZREM"])
@@ -48,7 +48,7 @@ async def test_a_repair_is_not_carried_out_when_the_job_has_moved(
     before = hands.everything()
 
     words = [command, hands.of_type("waiting"), *([1] * (command == "ZADD")), job_id]
-    word = run(hands, "repair", digest, 3, "job", job_id, 0, len(words), *words)
+    word = run(hands, "doctor_repair", digest, 3, "job", job_id, 0, len(words), *words)
 
     assert word == b"changed"
     assert hands.everything() == before
@@ -61,7 +61,9 @@ async def test_a_repair_stops_at_what_redis_refuses(store: Store, hands: Hands) 
     after_that = (3, "ZREM", hands.of_type("waiting"), job_id)
     before = hands.everything()
 
-    word = run(hands, "repair", digest, 3, "job", job_id, 0, *refused, *after_that)
+    word = run(
+        hands, "doctor_repair", digest, 3, "job", job_id, 0, *refused, *after_that
+    )
 
     assert word == b"refused"
     assert hands.everything() == before
@@ -86,7 +88,7 @@ async def test_several_things_are_looked_at_in_one_call(
 
     [now, *seen] = run(
         hands,
-        "inspect",
+        "doctor_inspect",
         *(2, "value", "ids"),
         *(3, "unique", "email", "k"),
         *(2, "groups", "email"),

@@ -197,7 +197,7 @@ class RedisCluster:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await self.flush()
                 change = NodeChange(self.node, left=True)
-                await self._run("leave", self.node, msgspec.json.encode(change))
+                await self._run("node_leave", self.node, msgspec.json.encode(change))
         await self._end()
 
     async def flush(self) -> None:
@@ -335,7 +335,7 @@ class RedisCluster:
         self._notify_watchers()
 
     async def _read_nodes(self, address: str) -> tuple[int, dict[str, list[str]]]:
-        number, *rest = await self._run("look", address)
+        number, *rest = await self._run("read_nodes", address)
         seen = {
             node.decode(): [it.decode() for it in addresses]
             for node, addresses in zip(rest[::2], rest[1::2], strict=True)
@@ -352,7 +352,7 @@ class RedisCluster:
                 if self._table.number < number:
                     await self._catch_up()
                 reply = await self._run(
-                    "beat",
+                    "node_heartbeat",
                     self.node,
                     round(self._lease * 1000),
                     round(self._heartbeat * _OVERDUE * 1000),

@@ -45,7 +45,7 @@ class RedisAssignments:
     async def survey(self, *, quorum: int, grace: float) -> GroupView | None:
         me = (self._node, self._group)
         grace_ms = round(grace * 1000)
-        reply = await self._run("survey", *me, quorum, grace_ms, _AGAIN_MS)
+        reply = await self._run("group_join", *me, quorum, grace_ms, _AGAIN_MS)
         if reply == b"GONE":
             return None
         nodes, is_waiting, *ids = reply
@@ -66,14 +66,14 @@ class RedisAssignments:
         return found
 
     async def enter(self, duty_id: str, record: bytes) -> AssignmentResult:
-        reply = await self._run("enter", self._node, self._group, duty_id, record)
+        reply = await self._run("duty_add", self._node, self._group, duty_id, record)
         return AssignmentResult(reply.decode())
 
     async def hand_back(self, duty_id: str) -> None:
-        await self._run("hand_back", self._node, self._group, duty_id, _AGAIN_MS)
+        await self._run("duty_release", self._node, self._group, duty_id, _AGAIN_MS)
 
     async def strike(self, duty_id: str) -> None:
-        await self._run("strike", self._group, duty_id)
+        await self._run("duty_end", self._group, duty_id)
 
     async def resign(self) -> None:
-        await self._run("resign", self._node, self._group)
+        await self._run("group_leave", self._node, self._group)

@@ -66,7 +66,7 @@ class Membership:
             first, rest = addresses[:_MANY], addresses[_MANY:]
             change = NodeChange(self._node, joined=True, added=first)
             encoded = msgspec.json.encode(change)
-            await self._run("join", self._node, encoded, *first)
+            await self._run("node_join", self._node, encoded, *first)
             for start in range(0, len(rest), _MANY):
                 await self._write(rest[start : start + _MANY], [])
             self._resolve(waiting)
@@ -109,7 +109,7 @@ class Membership:
         change = NodeChange(self._node, added=added, removed=removed)
         encoded = msgspec.json.encode(change)
         reply = await self._run(
-            "tell", self._node, encoded, len(added), *added, *removed
+            "change_addresses", self._node, encoded, len(added), *added, *removed
         )
         return bool(reply != b"GONE")
 

@@ -82,7 +82,7 @@ class NodeStatusReporter:
         )
         status, ttl = encode_status(facts), round(lease * 1000)
         reply = await scripts.run(
-            self.client, self.root, "report", self.node, status, ttl
+            self.client, self.root, "node_status", self.node, status, ttl
         )
         return bool(reply == b"SEEN")
 

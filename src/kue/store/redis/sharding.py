@@ -173,7 +173,7 @@ class Shards:
                 for position in positions:
                     job_id = job_ids[position]
                     jobs += job_id, *seen_as_arguments(seen.get(job_id))
-                # It stops after as many as it may touch at once: see lib/named.lua.
+                # It stops at as many as it may touch: see lib/given_jobs.lua.
                 reply = await self.run(shard, script, *args, *jobs, now=now)
                 count = len(reply) // size
                 for index, position in enumerate(positions[:count]):
@@ -183,7 +183,7 @@ class Shards:
 
 
 def seen_as_arguments(seen: ExpectedState | None) -> tuple[int | str, str]:
-    """Return what the caller saw of a job as ``lib/seen.lua`` expects it."""
+    """Return what the caller saw of a job as ``lib/expected_state.lua`` expects it."""
     created_at, ending = (None, None) if seen is None else seen
     # "-", with which no line begins, stands for a job that had not ended.
     mark = "" if ending is None else ending or "-"

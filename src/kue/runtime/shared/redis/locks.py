@@ -167,7 +167,7 @@ class RedisLocks:
             args += (what, entry.number, quote(entry.lock), entry.ticket)
         began = time.monotonic()
         born, soonest, entries, *tickets = await self._client.run(
-            load("step", PACKAGE),
+            load("lock_queues", PACKAGE),
             self._root,
             self._process,
             round(self._lease * 1000),

@@ -1,4 +1,4 @@
-"""Facts about jobs: what `inspect.lua` returns of them, gathered from all shards."""
+"""Facts about jobs: what `doctor_inspect.lua` returns, gathered from all shards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Dependency(NamedTuple):
     """How a job and a parent, which it may wait for, refer to each other."""
 
     parent: int
-    #: Which of these are so; see ``lib/facts.lua``.
+    #: Which of these are so; see ``lib/doctor_facts.lua``.
     #:
     #: - awaited: the job lists the parent
     #: - then, finally: the parent lists the job among those that wait for success, or
@@ -72,7 +72,7 @@ class JobFacts(msgspec.Struct):
     held: ByStructure = {}
     #: Which of log, after, then and finally there are.
     parts: set[str] = set()
-    #: Which of these are so, and their values; see ``lib/facts.lua``.
+    #: Which of these are so, and their values; see ``lib/doctor_facts.lua``.
     #:
     #: - unread: the record's key has another Redis type
     #: - live, parent: it is marked as existing, as a parent

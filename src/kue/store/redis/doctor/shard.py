@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from kue.store.redis.keys import Keys
 
-#: What `inspect.lua` can inspect: a kind, and its arguments.
+#: What `doctor_inspect.lua` can inspect: a kind, and its arguments.
 Subject: TypeAlias = tuple[str | int | bytes, ...]
 #: A Redis command, word by word.
 RedisCommand: TypeAlias = tuple[str | int | bytes, ...]
@@ -66,7 +66,7 @@ class Shard:
         for start in range(0, len(subjects), MAX_SUBJECTS):
             part = subjects[start : start + MAX_SUBJECTS]
             args = [word for subject in part for word in (len(subject), *subject)]
-            now, *answers = await self._run(self.number, "inspect", *args)
+            now, *answers = await self._run(self.number, "doctor_inspect", *args)
             for subject, (digest, facts) in zip(part, answers, strict=True):
                 found.append(Inspection(self, subject, digest, facts, now))
         return found
@@ -78,7 +78,12 @@ class Shard:
         subject = inspection.subject
         args = [word for command in commands for word in (len(command), *command)]
         word: bytes = await self._run(
-            self.number, "repair", inspection.digest, len(subject), *subject, *args
+            self.number,
+            "doctor_repair",
+            inspection.digest,
+            len(subject),
+            *subject,
+            *args,
         )
         return word.decode()
 

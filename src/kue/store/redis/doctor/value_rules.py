@@ -47,7 +47,7 @@ def is_time(value: float) -> bool:
 
 
 def is_agenda_time(value: float) -> bool:
-    """Return whether maintenance can visit a type then; see ``lib/types.lua``."""
+    """Return whether it can be due then: see ``lib/maintenance_agenda.lua``."""
     return is_time(2 * value)
 
 

@@ -35,12 +35,12 @@
   Events   enqueue
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/tell
---- @include lib/live
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/find_job
 
 local producer, seq = ARGV[4], tonumber(ARGV[5])
 local BUCKET_MS = 3600000

@@ -19,7 +19,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 
 local page = redis.call("SSCAN", root .. ":types", ARGV[4], "COUNT", 500)
 local answer = {}

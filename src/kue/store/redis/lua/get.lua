@@ -18,9 +18,9 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/header
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/record_header
+--- @include lib/find_job
 --- @include lib/limits
 
 local answers, bytes = {}, 0

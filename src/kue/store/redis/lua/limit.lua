@@ -19,9 +19,9 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
 
 local job_type, limits = ARGV[4], ARGV[5]
 local q = queue(job_type)

@@ -17,9 +17,9 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/header
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/record_header
+--- @include lib/find_job
 
 local parent, id, any = ARGV[4], ARGV[5], ARGV[6] == "1"
 

@@ -21,18 +21,18 @@
   Events   enqueue, promotion, update
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/named
---- @include lib/tell
---- @include lib/live
---- @include lib/state
---- @include lib/seen
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/given_jobs
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/find_job
+--- @include lib/expected_state
 --- @include lib/unlink
---- @include lib/errors
---- @include lib/depart
---- @include lib/arrive
+--- @include lib/error_groups
+--- @include lib/leave_state
+--- @include lib/enter_state
 --- @include lib/dependants
 
 local to, due, states = ARGV[4], tonumber(ARGV[5]), ARGV[6]

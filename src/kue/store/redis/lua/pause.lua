@@ -16,7 +16,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 
 local target, till, pause = ARGV[4], ARGV[5], ARGV[6]
 

@@ -15,10 +15,10 @@
   Events   progress
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/tell
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/publish
 
 -- Check.
 check_shard()

@@ -22,8 +22,8 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/tied
+--- @include lib/prelude
+--- @include lib/page_within_score
 
 local place, after_score, after_id = ARGV[4], ARGV[5], ARGV[6]
 local limit, descending = tonumber(ARGV[7]), ARGV[8] == "desc"

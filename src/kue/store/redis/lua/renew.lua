@@ -26,7 +26,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 --- @include lib/limits
 
 local worker, lease, info = ARGV[4], tonumber(ARGV[5]), ARGV[6]

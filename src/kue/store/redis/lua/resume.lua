@@ -18,8 +18,8 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/sound
+--- @include lib/prelude
+--- @include lib/integrity
 --- @include lib/limits
 
 local target = ARGV[4]

@@ -16,8 +16,8 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/sound
+--- @include lib/prelude
+--- @include lib/integrity
 
 local name, next_at, text = ARGV[4], ARGV[5], ARGV[6]
 

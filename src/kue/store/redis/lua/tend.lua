@@ -46,21 +46,21 @@
   Events   promotion, failed, cancelled, remove, error
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/tell
---- @include lib/live
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/find_job
 --- @include lib/unlink
---- @include lib/errors
---- @include lib/depart
---- @include lib/arrive
+--- @include lib/error_groups
+--- @include lib/leave_state
+--- @include lib/enter_state
 --- @include lib/dependants
 --- @include lib/erase
 --- @include lib/promote
 --- @include lib/limits
---- @include lib/buckets
+--- @include lib/histogram
 
 local limit, lease, gap = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local expired_tail, keep = ARGV[7], ARGV[8]
@@ -75,10 +75,10 @@ local MAX_TYPES, MAX_SWEPT, MAX_HELD_CHECKED, MAX_WORKERS = 100, 200, 50, 20000
 local MAX_REST_MS, MAX_SHARD_REST_MS = 600000, 60000
 local MIN_QUIET_MS = 1500
 
---- @include lib/lost
---- @include lib/minutes
+--- @include lib/dead_workers
+--- @include lib/minute_stats
 --- @include lib/prune
---- @include lib/types
+--- @include lib/maintenance_agenda
 
 local function first_due()
   return tonumber(redis.call("ZRANGE", agenda, 0, 0, "WITHSCORES")[2])

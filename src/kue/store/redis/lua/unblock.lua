@@ -20,16 +20,16 @@
   Events   promotion, cancelled
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/tell
---- @include lib/live
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/find_job
 --- @include lib/unlink
---- @include lib/errors
---- @include lib/depart
---- @include lib/arrive
+--- @include lib/error_groups
+--- @include lib/leave_state
+--- @include lib/enter_state
 --- @include lib/dependants
 
 local id, parent, outcome, any = ARGV[4], ARGV[5], ARGV[6], ARGV[7] == "1"

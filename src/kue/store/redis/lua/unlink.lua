@@ -15,7 +15,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 --- @include lib/unlink
 
 -- Check.

@@ -21,12 +21,12 @@
   Events   update
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/tell
---- @include lib/state
---- @include lib/seen
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/publish
+--- @include lib/find_job
+--- @include lib/expected_state
 
 local id, old, new, priority = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 

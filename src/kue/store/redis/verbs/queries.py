@@ -66,10 +66,12 @@ async def logs(
 async def errors(db: Shards, type: str | None = None, *, limit: int = 50) -> Errors:
     check_limit(limit, least=1, most=MAX_ERRORS)
     if type is None:
-        found = await db.on_all(lambda shard: _parts(db, shard, "errors", limit, ""))
+        found = await db.on_all(
+            lambda shard: _parts(db, shard, "error_groups", limit, "")
+        )
     else:
         home = db.home_of(type)
-        found = [await _parts(db, home, "errors", limit, quote(type))]
+        found = [await _parts(db, home, "error_groups", limit, quote(type))]
     replies = [reply for parts in found for reply in parts]
     groups: list[ErrorGroup] = []
     for _, _, *rows in replies:

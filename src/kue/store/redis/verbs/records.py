@@ -33,7 +33,9 @@ async def keep(db: Shards, request: KeepRequest, *, now: int | None = None) -> b
         how, before = "was", request.was
     end = "" if request.until is None else request.until
     field = _field(request.room, request.name)
-    word = await db.run(HOME, "keep", field, end, request.value, how, before, now=now)
+    word = await db.run(
+        HOME, "put_record", field, end, request.value, how, before, now=now
+    )
     return bool(word == b"done")
 
 
@@ -68,13 +70,13 @@ async def all_kept(db: Shards, room: str, *, now: int | None = None) -> dict[str
 
 async def forget(db: Shards, room: str, name: str, *, now: int | None = None) -> bool:
     check_kept(room, name)
-    return bool(await db.run(HOME, "forget", _field(room, name), now=now))
+    return bool(await db.run(HOME, "delete_record", _field(room, name), now=now))
 
 
 async def note(db: Shards, act: AuditEntry, *, now: int | None = None) -> int:
     call = secrets.token_hex(8)
     number = await db.run(
-        HOME, "note", act.ring, RINGS[act.ring], call, _encode(act), now=now
+        HOME, "append_audit", act.ring, RINGS[act.ring], call, _encode(act), now=now
     )
     return int(number)
 

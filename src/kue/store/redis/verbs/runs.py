@@ -228,7 +228,7 @@ async def measure(
         args = by_shard.setdefault(db.home_of(timing.type), [])
         args += (quote(timing.type), *counts)
     for shard, args in by_shard.items():
-        await db.run(shard, "measure", *args, now=now)
+        await db.run(shard, "count_timings", *args, now=now)
 
 
 async def begin(
@@ -236,7 +236,7 @@ async def begin(
 ) -> Job | Result:
     reply: bytes = await db.run(
         db.shard_of(job.id),
-        "begin",
+        "begin_run",
         job.id,
         job.token.partition(":")[0],
         begun(job, BEGAN[not alone]),
@@ -250,7 +250,9 @@ async def begin(
 
 async def leave(db: Shards, worker: str, *, now: int | None = None) -> None:
     await db.on_all(
-        lambda shard: db.run(shard, "leave", quote(worker), now=now, heartbeat=True)
+        lambda shard: db.run(
+            shard, "deregister_worker", quote(worker), now=now, heartbeat=True
+        )
     )
 
 
@@ -285,7 +287,7 @@ async def _sleep(db: Shards, shard: int, types: list[str], timeout: float) -> se
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     while True:
-        now, due, ready = await db.run(shard, "due", *names)
+        now, due, ready = await db.run(shard, "next_due", *names)
         left = deadline - loop.time()
         if ready or left <= 0:
             return {types[position] for position in ready}
@@ -334,7 +336,7 @@ async def log(
     ]
     word = await db.run(
         db.shard_of(job_id),
-        "log",
+        "append_log",
         job_id,
         MAX_LOG_LINES,
         secrets.token_hex(6),

@@ -44,7 +44,7 @@ async def hours(
         while first <= until:
             last = min(first + HOURS_PER_CALL - 1, until)
             first, reply = await db.run(
-                shard, "hours", first, last, MINUTES_KEPT, now=now
+                shard, "hourly_stats", first, last, MINUTES_KEPT, now=now
             )
             for minute, fields in zip(reply[::2], reply[1::2], strict=True):
                 found += _read_stats(int(minute), fields)
@@ -70,7 +70,7 @@ async def facts(db: Shards) -> StoreFacts:
 
 
 def write_counts(counts: Mapping[int, int]) -> str:
-    """Return counts by bucket as ``lib/buckets.lua`` takes them."""
+    """Return counts by bucket as ``lib/histogram.lua`` takes them."""
     return " ".join(f"{bound}={number}" for bound, number in counts.items())
 
 

@@ -224,7 +224,7 @@ class Subscriptions:
         """
         job_ids = interest.job_ids or ()
         published = await self._db.run(
-            shard, "listen", WATCH_MS, interest.listener, *job_ids
+            shard, "register_listener", WATCH_MS, interest.listener, *job_ids
         )
         return int(published)
 

@@ -48,7 +48,7 @@ async def order(db: Shards, worker: str, order: str, *, now: int | None = None) 
     check_order(order)
     # A heartbeat goes to every shard, so one is enough to keep the order.
     home = db.home_of(worker)
-    word = await db.run(home, "order", quote(worker), order, ORDER_MS, now=now)
+    word = await db.run(home, "order_worker", quote(worker), order, ORDER_MS, now=now)
     return bool(word == b"OK")
 
 
@@ -56,7 +56,7 @@ async def write_stacks(
     db: Shards, worker: str, text: str, *, now: int | None = None
 ) -> None:
     kept = text.encode("utf-8", "replace")[:MAX_STACKS]
-    await db.run(db.home_of(worker), "stacks", quote(worker), kept, now=now)
+    await db.run(db.home_of(worker), "write_stacks", quote(worker), kept, now=now)
 
 
 async def stacks(db: Shards, worker: str, *, now: int | None = None) -> Stacks | None:

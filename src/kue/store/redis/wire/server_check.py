@@ -118,7 +118,7 @@ async def _check_layout(
     """Check the layout of a shard; return its id."""
     new_id = secrets.token_hex(8)
     schema, written, known_id = await client.run(
-        "open", root, "", shards, shard, SCHEMA, new_id
+        "open_shard", root, "", shards, shard, SCHEMA, new_id
     )
     version = _number(root, "schema", schema, SCHEMA)
     if version > SCHEMA:

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  look: read the nodes and the addresses at which they listen.
+  read_nodes: read the nodes and the addresses at which they listen.
 
   KEYS
     1  root  tag that every key of the cluster begins with
@@ -14,7 +14,7 @@
 
 local root, address = KEYS[1], ARGV[1]
 
---- @include lib/tell
+--- @include lib/publish_change
 
 local seen = { last(root) }
 for _, node in ipairs(redis.call("ZRANGE", root .. ":nodes", 0, 9999)) do

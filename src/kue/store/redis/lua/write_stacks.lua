@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  stacks: store the stack traces of a worker, which an order asked for.
+  write_stacks: store the stack traces of a worker, which an order asked for.
 
   Touches that worker's entry; the caller bounds the text.
 
@@ -17,7 +17,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 
 local worker, text = ARGV[4], ARGV[5]
 

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 --[[
-  due: return when some types may have work, if no jobs are added.
+  next_due: return when some types may have work, if no jobs are added.
 
   Called before a worker sleeps, so that a lost wake-up costs nothing, and so that it wakes
   when a delay, a pause or a rate limit ends.  Looks at the first job of each given type.
@@ -18,7 +18,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 --- @include lib/limits
 
 local soonest, ready = 0, {}

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  hand_back: a node failed at a duty and releases it for another to try.
+  duty_release: a node failed at a duty and releases it for another to try.
 
   KEYS
     1  root  tag that every key of the cluster begins with
@@ -17,8 +17,8 @@
 local root, node, group, id = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local again = tonumber(ARGV[4])
 
---- @include lib/tell
---- @include lib/duties
+--- @include lib/publish_change
+--- @include lib/duty_keys
 
 local keys = duties(root, group)
 

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  measure: add how long jobs waited and ran to the statistics of the current minute.
+  count_timings: add how long jobs waited and ran to the statistics of the current minute.
 
   Touches two counters of each given type, which the caller bounds.
 
@@ -16,8 +16,8 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/buckets
+--- @include lib/prelude
+--- @include lib/histogram
 
 local minute = root .. ":stats:" .. math.floor(now / 60000)
 for at = 4, #ARGV, 3 do

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  enter: a node holds a duty, which others will take over when it dies.
+  duty_add: a node holds a duty, which others will take over when it dies.
 
   KEYS
     1  root  tag that every key of the cluster begins with
@@ -17,7 +17,7 @@
 
 local root, node, group, id, record = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
---- @include lib/duties
+--- @include lib/duty_keys
 
 local keys = duties(root, group)
 

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  survey: join a group, and take over duties of its dead nodes.
+  group_join: join a group, and take over duties of its dead nodes.
 
   A node of the group is dead when it is not a node of the cluster.  It must have been
   gone for a while: after a restart of Redis all are, and will rejoin.  One survivor is
@@ -26,8 +26,8 @@
 local root, node, group = KEYS[1], ARGV[1], ARGV[2]
 local quorum, grace, again = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 
---- @include lib/tell
---- @include lib/duties
+--- @include lib/publish_change
+--- @include lib/duty_keys
 
 local keys = duties(root, group)
 

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  order: leave an order for a worker, which it gets with its next heartbeat.
+  order_worker: leave an order for a worker, which it gets with its next heartbeat.
 
   Touches the orders of that worker: one per kind.
 
@@ -18,7 +18,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 
 local worker, order, lasts = ARGV[4], ARGV[5], tonumber(ARGV[6])
 

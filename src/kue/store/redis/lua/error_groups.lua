@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 --[[
-  errors: return the errors of failed jobs, the most frequent first.
+  error_groups: return the errors of failed jobs, the most frequent first.
 
   One call reads about 100 types and `limit` errors of each, and returns the `limit` most
   frequent of them; the caller continues from the cursor.
@@ -23,7 +23,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 
 local limit, only, cursor = tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local page = only ~= "" and { "0", { only } }

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  log: append lines to a job's log.  Touches one job; the caller bounds the lines.
+  append_log: append lines to a job's log.  Touches one job; the caller bounds the lines.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -18,8 +18,8 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/header
+--- @include lib/prelude
+--- @include lib/record_header
 
 local id, keep, name, created = ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
 

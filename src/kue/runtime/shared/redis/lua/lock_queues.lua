@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  step: renew the lease of a process; join, leave and check the queues of locks.
+  lock_queues: renew the lease of a process; join, leave and check the queues of locks.
 
   The first entry in the queue of a lock holds it.  A process numbers its entries.  The
   ticket of an entry is its position in the queue, and its fencing token once it holds

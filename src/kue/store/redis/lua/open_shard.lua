@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  open: write the layout and an id of this shard the first time; return them.  Touches three
+  open_shard: write the layout and an id of this shard the first time; return them.  Touches three
   fields.
 
   KEYS
@@ -16,7 +16,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 
 local meta = root .. ":meta"
 redis.call("HSETNX", meta, "schema", ARGV[4])

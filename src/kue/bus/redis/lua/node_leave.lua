@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  leave: a node stops being one.
+  node_leave: a node stops being one.
 
   KEYS
     1  root  tag that every key of the cluster begins with
@@ -14,7 +14,7 @@
 
 local root, node, change = KEYS[1], ARGV[1], ARGV[2]
 
---- @include lib/tell
+--- @include lib/publish_change
 
 redis.call("ZREM", root .. ":nodes", node)
 redis.call("DEL", root .. ":at:" .. node)

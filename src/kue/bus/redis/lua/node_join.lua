@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  join: become a node, or rejoin with the current addresses.
+  node_join: become a node, or rejoin with the current addresses.
 
   KEYS
     1  root  tag that every key of the cluster begins with
@@ -15,7 +15,7 @@
 
 local root, node, change = KEYS[1], ARGV[1], ARGV[2]
 
---- @include lib/tell
+--- @include lib/publish_change
 
 local addresses = root .. ":at:" .. node
 redis.call("DEL", addresses)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  begin: start a run that was delayed since it was claimed.  Touches one job.
+  begin_run: start a run that was delayed since it was claimed.  Touches one job.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -16,9 +16,9 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
 --- @include lib/limits
 
 -- Check.

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  strike: end a duty, whichever node holds it.
+  duty_end: end a duty, whichever node holds it.
 
   KEYS
     1  root  tag that every key of the cluster begins with
@@ -14,7 +14,7 @@
 
 local root, group, id = KEYS[1], ARGV[1], ARGV[2]
 
---- @include lib/duties
+--- @include lib/duty_keys
 
 strike(duties(root, group), id)
 return "OK"

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  keep: write a small record.  Touches one entry.
+  put_record: write a small record.  Touches one entry.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -18,8 +18,8 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/kept
+--- @include lib/prelude
+--- @include lib/records
 
 local field, till, value, how, was = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 

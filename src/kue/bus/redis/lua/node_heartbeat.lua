@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  beat: heartbeat of a node, which also removes dead nodes.
+  node_heartbeat: heartbeat of a node, which also removes dead nodes.
 
   A node is dead when it has sent no heartbeat for a lease.  One whose process was killed
   has lost its subscription, too, and is dead as soon as a heartbeat is overdue.
@@ -20,7 +20,7 @@
 local root, node = KEYS[1], ARGV[1]
 local lease, overdue = tonumber(ARGV[2]), tonumber(ARGV[3])
 
---- @include lib/tell
+--- @include lib/publish_change
 
 local function is_subscribed(other)
   return redis.call("PUBSUB", "SHARDNUMSUB", root .. ":to:" .. other)[2] > 0

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  resign: a node leaves its group on purpose, and its duties end.
+  group_leave: a node leaves its group on purpose, and its duties end.
 
   KEYS
     1  root  tag that every key of the cluster begins with
@@ -14,7 +14,7 @@
 
 local root, node, group = KEYS[1], ARGV[1], ARGV[2]
 
---- @include lib/duties
+--- @include lib/duty_keys
 
 local keys = duties(root, group)
 local count = 0

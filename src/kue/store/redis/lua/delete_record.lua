@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  forget: delete a small record.  Touches one entry.
+  delete_record: delete a small record.  Touches one entry.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -14,8 +14,8 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/kept
+--- @include lib/prelude
+--- @include lib/records
 
 local field = ARGV[4]
 

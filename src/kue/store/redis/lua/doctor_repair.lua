@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  repair: carry out a repair of `kue doctor`, if the facts that it is based on still hold.
+  doctor_repair: carry out a repair of `kue doctor`, if the facts that it is based on still hold.
 
   The caller has decided, from the facts that `inspect` returned; here they are only
   compared.  The caller orders the commands so that the first one that Redis may refuse
@@ -21,11 +21,11 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/header
+--- @include lib/prelude
+--- @include lib/record_header
 --- @include lib/limits
---- @include lib/facts
---- @include lib/subjects
+--- @include lib/doctor_facts
+--- @include lib/doctor_subjects
 
 local expected, at = ARGV[4], 6 + tonumber(ARGV[5])
 

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  listen: subscribe to events: scripts publish them until this expires.
+  register_listener: subscribe to events: scripts publish them until this expires.
 
   Touches the subscriber and the given jobs, which the caller bounds.
 
@@ -18,7 +18,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 
 local until_when, listener = now + tonumber(ARGV[4]), ARGV[5]
 

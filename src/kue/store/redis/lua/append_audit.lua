@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  note: append an entry to the audit log: three rings with one numbering, for changes, for
+  append_audit: append an entry to the audit log: three rings with one numbering, for changes, for
   routine actions, and for refused ones.
 
   Reads the MAX_BETWEEN newest, and deletes what exceeds `keep`: usually one.
@@ -20,7 +20,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 
 local ring, keep, name, act = root .. ":" .. ARGV[4], tonumber(ARGV[5]), ARGV[6], ARGV[7]
 

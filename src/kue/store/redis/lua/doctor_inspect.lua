@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 --[[
-  inspect: report facts about jobs and other subjects for `kue doctor`, each atomically.
+  doctor_inspect: report facts about jobs and other subjects for `kue doctor`, each atomically.
   The caller bounds how many.
 
   KEYS
@@ -27,11 +27,11 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/header
+--- @include lib/prelude
+--- @include lib/record_header
 --- @include lib/limits
---- @include lib/facts
---- @include lib/subjects
+--- @include lib/doctor_facts
+--- @include lib/doctor_subjects
 
 local answers, at = { now }, 4
 while ARGV[at] do

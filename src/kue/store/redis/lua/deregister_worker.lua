@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  leave: deregister a worker; jobs that it still runs may be requeued at once.  Touches one
+  deregister_worker: deregister a worker; jobs that it still runs may be requeued at once.  Touches one
   entry.
 
   KEYS
@@ -15,7 +15,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 
 local worker = ARGV[4]
 

@@ -1,6 +1,6 @@
 #!lua
 --[[
-  report: write the status of a node, and return whether someone inspects messages.
+  node_status: write the status of a node, and return whether someone inspects messages.
 
   Without allow-oom: a status can wait until Redis has room again.
 

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  tell: a node starts or stops listening at addresses.
+  change_addresses: a node starts or stops listening at addresses.
 
   KEYS
     1  root  tag that every key of the cluster begins with
@@ -16,7 +16,7 @@
 
 local root, node, change, added = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 
---- @include lib/tell
+--- @include lib/publish_change
 
 -- Check.
 if not redis.call("ZSCORE", root .. ":nodes", node) then

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 --[[
-  hours: return the statistics of some hours, with minutes not yet added to an hour.
+  hourly_stats: return the statistics of some hours, with minutes not yet added to an hour.
 
   Atomic, so that no minute is counted both alone and in its hour.  Stops after the hour
   with which it has read MAX_FIELDS counters; the caller bounds the hours, and continues
@@ -22,7 +22,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 
 local since, till, kept = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local MAX_FIELDS = 20000
