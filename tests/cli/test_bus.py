@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from kue.bus import RequestFailed
+from tests.cli.processes import start_kue
 from tests.support.command_line import CommandLine
 from tests.support.engines import engine_at
 from tests.support.node import Other
 from tests.support.servers import RedisServer
-
-KUE = str(Path(sys.executable).with_name("kue"))
 
 
 @pytest.fixture
@@ -218,13 +216,7 @@ def test_without_redis_there_is_no_bus(
 @contextmanager
 def listening(*words: str) -> Iterator[subprocess.Popen[str]]:
     """Run ``kue bus listen`` in a process of its own; it listens by then."""
-    with subprocess.Popen(
-        [KUE, "bus", "listen", *words],
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start_kue("bus", "listen", *words) as process:
         assert process.stderr is not None
         try:
             assert process.stderr.readline() == f"kue: listening at {words[0]}\n"

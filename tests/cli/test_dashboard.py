@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 
@@ -32,6 +32,16 @@ async def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def dashboard_of(folder: Path, *options: str) -> AbstractAsyncContextManager[Command]:
+    """Serve a dashboard on a free port, in *folder*."""
+    return command("dashboard", *options, "--port", "0", folder=folder)
+
+
+async def add_user(folder: Path) -> None:
+    async with kue.Kue(f"sqlite:///{folder}/kue.db") as q:
+        await UserAccounts(q.store).add("ann", "correct horse battery", Role.ADMIN)
+
+
 @asynccontextmanager
 async def client_of(site: Command) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client that has the start-up token."""
@@ -48,7 +58,7 @@ async def client_of(site: Command) -> AsyncIterator[httpx.AsyncClient]:
 async def test_the_queue_is_found_as_by_every_command(
     target: tuple[str, ...], folder: Path
 ) -> None:
-    async with command("dashboard", *target, "--port", "0", folder=folder) as site:
+    async with dashboard_of(folder, *target) as site:
         jobs = await site.get("api/v1/jobs?state=waiting")
         code = await site.end()
 
@@ -62,7 +72,7 @@ async def test_a_signal_ends_it_with_its_streams(
     number: signal.Signals, folder: Path
 ) -> None:
     async with (
-        command("dashboard", "--port", "0", folder=folder) as site,
+        dashboard_of(folder) as site,
         client_of(site) as client,
         client.stream("GET", f"{await site.url()}api/v1/events") as stream,
     ):
@@ -77,8 +87,7 @@ async def test_a_signal_ends_it_with_its_streams(
 
 
 async def test_a_prefix_is_part_of_the_address(folder: Path) -> None:
-    options = ("--port", "0", "--prefix", "ops/jobs")
-    async with command("dashboard", *options, folder=folder) as site:
+    async with dashboard_of(folder, "--prefix", "ops/jobs") as site:
         url = await site.url()
         health = await get(f"{url}api/v1/health")
 
@@ -90,7 +99,7 @@ async def test_a_prefix_is_part_of_the_address(folder: Path) -> None:
 async def test_requests_are_logged_on_request(
     options: tuple[str, ...], folder: Path
 ) -> None:
-    async with command("dashboard", *options, "--port", "0", folder=folder) as site:
+    async with dashboard_of(folder, *options) as site:
         await get(f"{await site.url()}api/v1/health")
         await site.end()
 
@@ -98,9 +107,8 @@ async def test_requests_are_logged_on_request(
 
 
 async def test_read_only_refuses_changes(folder: Path) -> None:
-    options = ("--port", "0", "--read-only")
     async with (
-        command("dashboard", *options, folder=folder) as site,
+        dashboard_of(folder, "--read-only") as site,
         client_of(site) as client,
     ):
         url = await site.url()
@@ -112,7 +120,7 @@ async def test_read_only_refuses_changes(folder: Path) -> None:
 
 async def test_a_store_that_is_away_is_waited_for(folder: Path) -> None:
     url = "redis://ann:secret@127.0.0.1:1/0"
-    async with command("dashboard", url, "--port", "0", folder=folder) as site:
+    async with dashboard_of(folder, url) as site:
         queues = await site.get("api/v1/queues")
 
     assert queues.status_code == 503
@@ -206,10 +214,8 @@ async def eventually(site: Command, path: str, status: HTTPStatus) -> None:
 async def test_once_there_are_users_they_log_in_wherever_it_listens(
     folder: Path,
 ) -> None:
-    async with kue.Kue(f"sqlite:///{folder}/kue.db") as q:
-        await UserAccounts(q.store).add("ann", "correct horse battery", Role.ADMIN)
-    options = ("--port", "0", "--host", "0.0.0.0")
-    async with command("dashboard", *options, folder=folder) as site:
+    await add_user(folder)
+    async with dashboard_of(folder, "--host", "0.0.0.0") as site:
         queues = await get(f"{await site.url()}api/v1/queues")
 
     assert queues.status_code == 401
@@ -218,12 +224,9 @@ async def test_once_there_are_users_they_log_in_wherever_it_listens(
 async def test_the_first_user_closes_a_dashboard_that_was_open_to_this_machine(
     folder: Path,
 ) -> None:
-    async with (
-        kue.Kue(f"sqlite:///{folder}/kue.db") as q,
-        command("dashboard", "--port", "0", folder=folder) as site,
-    ):
+    async with dashboard_of(folder) as site:
         before = await site.get("api/v1/queues")
-        await UserAccounts(q.store).add("ann", "correct horse battery", Role.ADMIN)
+        await add_user(folder)
         await eventually(site, "api/v1/queues", HTTPStatus.UNAUTHORIZED)
 
     assert before.status_code == HTTPStatus.OK
@@ -240,7 +243,7 @@ async def test_behind_a_proxy_there_must_be_a_user(
     folder: Path, options: tuple[str, ...], where: str
 ) -> None:
     """It is on this machine, and so is the proxy; those who ask need not be."""
-    async with command("dashboard", "--port", "0", *options, folder=folder) as site:
+    async with dashboard_of(folder, *options) as site:
         code = await site.ended()
 
     assert code == 2
@@ -249,11 +252,9 @@ async def test_behind_a_proxy_there_must_be_a_user(
 
 
 async def test_a_name_that_was_not_allowed_is_refused(folder: Path) -> None:
-    async with kue.Kue(f"sqlite:///{folder}/kue.db") as q:
-        await UserAccounts(q.store).add("ann", "correct horse battery", Role.ADMIN)
-    options = ("--port", "0", "--allow-host", "ops.example.com")
+    await add_user(folder)
     async with (
-        command("dashboard", *options, folder=folder) as site,
+        dashboard_of(folder, "--allow-host", "ops.example.com") as site,
         httpx.AsyncClient(timeout=PATIENCE_SECONDS, verify=False) as client,
     ):
         url = f"{await site.url()}api/v1/queues"
@@ -265,8 +266,8 @@ async def test_a_name_that_was_not_allowed_is_refused(folder: Path) -> None:
 
 async def test_two_of_them_can_watch_one_store(folder: Path) -> None:
     async with (
-        command("dashboard", "--port", "0", folder=folder) as one,
-        command("dashboard", "--port", "0", folder=folder) as other,
+        dashboard_of(folder) as one,
+        dashboard_of(folder) as other,
     ):
         answers = [await site.get("api/v1/queues") for site in (one, other)]
 

@@ -19,19 +19,13 @@ import pytest
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from kue.model.errors import ConfigError
+from tests.cli.processes import KUE, run_kue, start_kue
 
-KUE = str(Path(sys.executable).with_name("kue"))
 QUICK = ("--seconds", "8", "--jobs", "25")
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [KUE, "demo", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=140,
-        check=False,
-    )
+    return run_kue("demo", *arguments, timeout=140)
 
 
 def test_the_demo_runs_to_its_end() -> None:
@@ -59,21 +53,14 @@ def test_the_demo_keeps_its_jobs_where_it_is_told_to(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'kue.db'}"
     assert demo("--url", url, *QUICK).returncode == 0
 
-    doctor = subprocess.run(
-        [KUE, "doctor", url], capture_output=True, text=True, timeout=50, check=False
-    )
+    doctor = run_kue("doctor", url)
 
     assert doctor.returncode == 0, doctor.stderr
     assert "checked 25 jobs; no problems found" in doctor.stderr
 
 
 def test_without_end_the_demo_has_something_of_everything_until_ctrl_c() -> None:
-    with subprocess.Popen(
-        [KUE, "demo", "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start_kue("demo", "--port", "0") as process:
         assert process.stderr is not None
         address = next(
             line.split()[-1] for line in process.stderr if "dashboard is at" in line
@@ -102,13 +89,8 @@ def test_however_it_is_ended_the_demo_leaves_no_folder(
     tmp_path: Path, number: signal.Signals, sign: str
 ) -> None:
     """Also when the signal comes before the first job."""
-    with subprocess.Popen(
-        [KUE, "demo", "--port", "0"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    ) as process:
+    environ = os.environ | {"TMPDIR": str(tmp_path)}
+    with start_kue("demo", "--port", "0", env=environ) as process:
         try:
             assert process.stderr is not None
             assert any(sign in line for line in process.stderr)
@@ -181,8 +163,8 @@ def test_a_port_that_was_asked_for_is_not_replaced() -> None:
 def test_on_a_terminal_the_demo_draws_a_picture() -> None:
     ours, theirs = pty.openpty()
     environ = os.environ | {"TERM": "xterm", "COLUMNS": "100", "LINES": "50"}
-    with subprocess.Popen(
-        [KUE, "demo", *QUICK], stdout=theirs, stderr=theirs, env=environ
+    with start_kue(
+        "demo", *QUICK, stdout=theirs, stderr=theirs, env=environ
     ) as process:
         os.close(theirs)
         shown = read_all(ours)

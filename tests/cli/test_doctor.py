@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -38,13 +37,9 @@ def url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-@pytest.fixture
-def damage(path: Path) -> Callable[[str], None]:
-    def damage(statement: str) -> None:
-        with closing(sqlite3.connect(path)) as db, db:
-            assert db.execute(statement).rowcount > 0
-
-    return damage
+def damage(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        assert db.execute(statement).rowcount > 0
 
 
 def test_a_sound_store_is_told_so(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,9 +63,9 @@ def test_the_url_may_come_from_the_environment(
 
 
 def test_a_finding_is_a_line_and_exits_with_1(
-    url: str, damage: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+    path: Path, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    damage(MENDABLE)
+    damage(path, MENDABLE)
 
     assert exit_code("doctor", url) == 1
 
@@ -87,35 +82,36 @@ def test_a_finding_is_a_line_and_exits_with_1(
     )
 
 
-def test_repair_says_what_it_did_and_exits_with_0(
-    url: str, damage: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("statement", "code", "repair", "summary"),
+    [
+        (MENDABLE, 0, "\tdone: ", "repaired all of 3 findings\n"),
+        (BEYOND_REPAIR, 1, "\ta person must decide", " left\n"),
+    ],
+)
+def test_repair_says_what_it_did_and_what_is_left_to_a_person(
+    path: Path,
+    url: str,
+    capsys: pytest.CaptureFixture[str],
+    statement: str,
+    code: int,
+    repair: str,
+    summary: str,
 ) -> None:
-    damage(MENDABLE)
+    damage(path, statement)
 
-    assert exit_code("doctor", "--repair", url) == 0
+    assert exit_code("doctor", "--repair", url) == code
 
     captured = capsys.readouterr()
-    assert "\tdone: " in captured.out
-    assert captured.err.endswith("repaired all of 3 findings\n")
-    assert exit_code("doctor", url) == 0
-
-
-def test_what_cannot_be_repaired_is_left_to_a_person(
-    url: str, damage: Callable[[str], None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    damage(BEYOND_REPAIR)
-
-    assert exit_code("doctor", "--repair", url) == 1
-
-    captured = capsys.readouterr()
-    assert "\ta person must decide" in captured.out
-    assert captured.err.endswith(" left\n")
+    assert repair in captured.out
+    assert captured.err.endswith(summary)
+    assert exit_code("doctor", url) == code
 
 
 def test_json_says_the_same(
-    url: str, damage: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+    path: Path, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    damage(MENDABLE)
+    damage(path, MENDABLE)
 
     assert exit_code("doctor", "--json", url) == 1
 
@@ -135,12 +131,12 @@ def test_json_of_a_sound_store_has_no_findings(
 
 
 def test_a_terminal_is_shown_a_table(
+    path: Path,
     url: str,
-    damage: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    damage(MENDABLE)
+    damage(path, MENDABLE)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
 

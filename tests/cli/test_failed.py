@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kue.model.job import Error, Failed, State
 from kue.store.contract import Store
 from tests.support.command_line import CommandLine
@@ -109,25 +107,6 @@ def test_named_ones_are_retried_only_if_they_failed(kue: CommandLine) -> None:
     assert said.code == 1
     assert said.rows == [[str(failed), "delayed"]]
     assert said.err == f"kue: job {complete} is complete and cannot be retried\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "give job ids, or --all"),
-        (["7", "--all"], "give job ids, or --all"),
-        (["7", "--type", "email"], "--type, --error and --since go with --all"),
-    ],
-)
-def test_what_to_retry_must_be_said_once(
-    kue: CommandLine, arguments: list[str], message: str
-) -> None:
-    kue("job", "add", "email")
-
-    said = kue("failed", "retry", *arguments)
-
-    assert said.code == 2
-    assert message in said.err
 
 
 def test_named_ones_are_forgotten_only_if_they_failed(kue: CommandLine) -> None:

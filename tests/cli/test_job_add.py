@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kue.model.job import State
+from tests.cli.processes import start_kue
 from tests.support.command_line import CommandLine
 from tests.support.jobs import count_of, get_one
-
-KUE = str(Path(sys.executable).with_name("kue"))
 
 
 def test_the_id_of_a_job_that_was_added_is_all_that_is_written(
@@ -73,26 +70,21 @@ def test_each_line_of_standard_input_becomes_a_job(kue: CommandLine) -> None:
 
 
 def test_what_has_arrived_is_added_while_more_is_waited_for(kue: CommandLine) -> None:
-    with subprocess.Popen(
-        [KUE, "job", "add", "email", "--stdin"],
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
+    words = ("job", "add", "email", "--stdin")
+    with start_kue(*words, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(b'{"i": 1}\n{"i": 2}\n{"i"')
+        process.stdin.write('{"i": 1}\n{"i": 2}\n{"i"')
         process.stdin.flush()
         added = [process.stdout.readline() for _ in range(2)]
         # It waits for the rest of the third line.
         process.send_signal(signal.SIGINT)
-        complaints = process.stderr.read() if process.stderr else b""
+        complaints = process.stderr.read() if process.stderr else ""
         process.stdin.close()
 
-    assert added == [b"1\n", b"2\n"]
+    assert added == ["1\n", "2\n"]
     assert process.returncode == 130
-    assert b"Traceback" not in complaints
+    assert "Traceback" not in complaints
     assert kue.arrange(count_of) == {State.WAITING: 2}
 
 

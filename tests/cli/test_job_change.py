@@ -131,26 +131,6 @@ def test_a_job_is_moved_to_run_later_or_now(kue: CommandLine) -> None:
     assert state_of(kue, 1) is State.WAITING
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--to", "delayed"], "--to delayed needs one of --at and --delay"),
-        (["--to", "waiting", "--delay", "1s"], "--at and --delay go with --to delayed"),
-        (["--to", "failed"], "'failed' is not one of 'waiting', 'delayed'"),
-        ([], "Missing option '--to'"),
-    ],
-)
-def test_a_move_that_makes_no_sense_is_refused(
-    kue: CommandLine, options: list[str], message: str
-) -> None:
-    kue("job", "add", "email")
-
-    said = kue("job", "move", 1, *options)
-
-    assert said.code == 2
-    assert message in said.err
-
-
 def test_a_job_is_edited(kue: CommandLine) -> None:
     kue("job", "add", "email", "--tag", "a")
 
@@ -174,25 +154,3 @@ def test_tags_are_replaced_or_taken_away(kue: CommandLine) -> None:
     kue("job", "edit", 1, "--no-tags", "--data", "-", stdin='{"x": 1}')
     job = kue.arrange(lambda store: get_one(store, 1))
     assert (job.tags, job.data) == ((), {"x": 1})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["1"], "give something to change, such as --priority high"),
-        (["1", "--attempts", "0"], "attempts must be from 1 to 1,000,000, not 0"),
-        (["1", "--data", "{"], "data is not JSON"),
-        (["-", "--data", "-"], "ids and data cannot both come from standard input"),
-        (["seven"], "'seven' is not a job id; ids are whole numbers such as 7"),
-        (["0"], "'0' is not a job id"),
-    ],
-)
-def test_an_edit_that_makes_no_sense_is_refused(
-    kue: CommandLine, options: list[str], message: str
-) -> None:
-    kue("job", "add", "email")
-
-    said = kue("job", "edit", *options)
-
-    assert said.code == 2
-    assert message in said.err

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from kue import Kue
-from kue.cli.commands.job.log import unseen
+from kue.cli.commands.job.follow import unseen
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Completed, Error, Failed, Retried, State
 from kue.store.contract import Store
@@ -167,16 +167,6 @@ def test_jobs_of_priority_0_are_listed(kue: CommandLine) -> None:
     assert [row[0] for row in said.rows] == [str(job_id)]
 
 
-@pytest.mark.parametrize("given", ["user.id", "=42", ""])
-def test_a_path_without_a_value_is_a_misuse(kue: CommandLine, given: str) -> None:
-    kue.arrange(troubled)
-
-    said = kue("job", "list", "--data", given)
-
-    assert said.code == 2
-    assert "PATH=VALUE" in said.err
-
-
 def test_a_line_of_a_list_has_eight_columns(kue: CommandLine) -> None:
     kue.arrange(troubled)
 
@@ -211,28 +201,6 @@ def test_on_a_terminal_a_list_is_a_table_as_wide_as_that(kue: CommandLine) -> No
     assert "prio" in lines[1]
     assert "…" in lines[3]
     assert max(map(len, lines)) <= 80
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (["--type", "emial"], 1, "no job of type 'emial' is known; did you mea"),
-        (["--type", "zzz"], 1, "is known; types: email"),
-        (["--state", "asleep"], 2, "state 'asleep' is unknown; there are waiting"),
-        (["--cursor", "x"], 2, "cursor 'x' did not come from a page; leave it out"),
-        (["--since", "noon"], 2, "'noon' is not a time; write 2026-11-15T09:30:00Z"),
-        (["--limit", "0"], 2, "0 is not in the range x>=1"),
-    ],
-)
-def test_a_list_of_what_is_not_there_says_so(
-    kue: CommandLine, options: list[str], code: int, message: str
-) -> None:
-    kue("job", "add", "email")
-
-    said = kue("job", "list", *options)
-
-    assert (said.code, said.out) == (code, "")
-    assert message in said.err
 
 
 def test_the_log_is_written_line_by_line(kue: CommandLine) -> None:

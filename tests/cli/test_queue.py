@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from kue.model.histogram import Timing
 from kue.model.job import Completed, Failed, State
 from kue.store.contract import Store
 from kue.store.values import Limits
+from tests.cli.processes import run_kue
 from tests.support.command_line import CommandLine
 from tests.support.jobs import OOPS, add_many, count_of, end, job_in, start_one
-
-KUE = str(Path(sys.executable).with_name("kue"))
 
 
 def test_types_are_listed_with_their_counts(kue: CommandLine) -> None:
@@ -111,28 +108,6 @@ def test_a_pause_of_a_type_that_has_no_jobs_yet_is_made_with_a_note(
     assert [row[0] for row in kue("queue", "list").rows] == ["email", "emails"]
 
 
-def test_a_pause_until_a_time_that_has_passed_is_told(kue: CommandLine) -> None:
-    kue("job", "add", "email")
-
-    said = kue("queue", "pause", "email", "--until", "2020-01-01T00:00:00Z")
-
-    assert said.code == 2
-    assert "--until is a time that has passed" in said.err
-
-
-@pytest.mark.parametrize("verb", ["pause", "resume"])
-@pytest.mark.parametrize("arguments", [[], ["email", "--all"]])
-def test_what_to_pause_must_be_said_once(
-    kue: CommandLine, verb: str, arguments: list[str]
-) -> None:
-    kue("job", "add", "email")
-
-    said = kue("queue", verb, *arguments)
-
-    assert said.code == 2
-    assert "give a type, or --all" in said.err
-
-
 def test_limits_are_changed_one_by_one_and_lifted(kue: CommandLine) -> None:
     kue("job", "add", "email")
 
@@ -153,25 +128,6 @@ def test_limits_are_changed_one_by_one_and_lifted(kue: CommandLine) -> None:
     assert kue.arrange(lambda store: store.limits()) == {}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--rate", "0"], "rate must be 1 or more, not 0; or pause"),
-        (["--rate", "5", "--per", "0"], "per must be at least a millisecond"),
-        (["--none", "--rate", "5"], "--none removes all limits; give no others with "),
-    ],
-)
-def test_a_limit_that_makes_no_sense_is_refused(
-    kue: CommandLine, options: list[str], message: str
-) -> None:
-    kue("job", "add", "email")
-
-    said = kue("queue", "limit", "email", *options)
-
-    assert said.code == 2
-    assert message in said.err
-
-
 def test_all_jobs_of_a_state_are_cleared(kue: CommandLine) -> None:
     kue.arrange(lambda store: add_many(store, 1_100))
     kue("job", "add", "email", "--delay", "1h")
@@ -186,29 +142,6 @@ def test_all_jobs_of_a_state_are_cleared(kue: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["email"], 2, "Missing option '--state'"),
-        (
-            ["email", "--state", "active"],
-            2,
-            "running jobs are not cleared; cancel them",
-        ),
-        (["emai", "--state", "failed"], 1, "did you mean 'email'?"),
-    ],
-)
-def test_what_cannot_be_cleared_is_told(
-    kue: CommandLine, arguments: list[str], code: int, message: str
-) -> None:
-    kue("job", "add", "email")
-
-    said = kue("queue", "clear", *arguments)
-
-    assert said.code == code
-    assert message in said.err
-
-
-@pytest.mark.parametrize(
     ("answer", "code", "left"), [("n", 130, 1), ("", 130, 1), ("y", 0, 0)]
 )
 def test_a_person_is_asked_before_jobs_are_gone(
@@ -218,14 +151,7 @@ def test_a_person_is_asked_before_jobs_are_gone(
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
 
-    done = subprocess.run(
-        [KUE, "queue", "clear", "email", "--state", "waiting"],
-        stdin=theirs,
-        capture_output=True,
-        text=True,
-        timeout=50,
-        check=False,
-    )
+    done = run_kue("queue", "clear", "email", "--state", "waiting", stdin=theirs)
     os.close(ours)
     os.close(theirs)
 
@@ -257,6 +183,21 @@ def test_stats_count_what_happened(kue: CommandLine) -> None:
     assert sum(item["complete"] for item in minutes.items) == 1
     kue.on_a_terminal()
     assert "mean run" in kue("queue", "stats").shown
+
+
+def test_totals_have_the_histograms_of_all_minutes(kue: CommandLine) -> None:
+    async def two_minutes(store: Store) -> None:
+        now = await store.now()
+        await a_busy_minute(store)
+        await store.measure([Timing("email", {1: 2}, {10: 1})], now=now - 60_000)
+        await store.measure([Timing("email", {1: 1, 75: 4}, {10: 1})], now=now)
+
+    kue.arrange(two_minutes)
+
+    email, report = kue("queue", "stats", "--total", "--json").items
+
+    assert (email["waits"], email["runs"]) == ({"1": 3, "75": 4}, {"10": 2})
+    assert (report["waits"], report["runs"]) == ({}, {})
 
 
 def test_stats_of_an_idle_queue_say_so(kue: CommandLine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,20 @@ def queue(folder: Path) -> kue.Kue:
     return kue.Kue(f"sqlite:///{folder}/kue.db")
 
 
+@pytest.fixture
+async def up(folder: Path) -> AsyncIterator[Command]:
+    """Workers and a dashboard at work."""
+    async with command("up", "app:q", "--port", "0", folder=folder) as up:
+        yield up
+
+
 def dashboard_of(up: Command) -> int:
     """Return the pid of the dashboard, which was started first."""
     return children_of(up.process.pid)[0]
 
 
-async def test_one_command_runs_jobs_and_shows_them(folder: Path) -> None:
-    async with (
-        command("up", "app:q", "--port", "0", folder=folder) as up,
-        queue(folder) as q,
-    ):
+async def test_one_command_runs_jobs_and_shows_them(folder: Path, up: Command) -> None:
+    async with queue(folder) as q:
         url = await up.url()
         await up.says("works on app:q")
         job = await q.enqueue("nap", {"alarm": "app.py"})
@@ -53,11 +58,8 @@ async def test_one_command_runs_jobs_and_shows_them(folder: Path) -> None:
     assert up.said.startswith(f"kue: the dashboard is at {url}?token=")
 
 
-async def test_the_dashboard_stays_while_jobs_end(folder: Path) -> None:
-    async with (
-        command("up", "app:q", "--port", "0", folder=folder) as up,
-        queue(folder) as q,
-    ):
+async def test_the_dashboard_stays_while_jobs_end(folder: Path, up: Command) -> None:
+    async with queue(folder) as q:
         url = await up.url()
         job = await q.enqueue("nap", {"alarm": "alarm"})
         await started(job)
@@ -73,28 +75,26 @@ async def test_the_dashboard_stays_while_jobs_end(folder: Path) -> None:
 
 
 async def test_a_dashboard_that_dies_is_started_anew_at_the_same_place(
-    folder: Path,
+    up: Command,
 ) -> None:
-    async with command("up", "app:q", "--port", "0", folder=folder) as up:
-        url = await up.url()
-        assert (await get(f"{url}api/v1/health")).status_code == 200
+    url = await up.url()
+    assert (await get(f"{url}api/v1/health")).status_code == 200
 
-        os.kill(dashboard_of(up), signal.SIGKILL)
-        await up.says("the dashboard exited with code -9: restarting it")
-        again = await up.get("api/v1/queues")
-        code = await up.end()
+    os.kill(dashboard_of(up), signal.SIGKILL)
+    await up.says("the dashboard exited with code -9: restarting it")
+    again = await up.get("api/v1/queues")
+    code = await up.end()
 
     assert (again.status_code, code) == (200, 0)
 
 
-async def test_without_its_parent_the_dashboard_ends(folder: Path) -> None:
-    async with command("up", "app:q", "--port", "0", folder=folder) as up:
-        url = await up.url()
-        assert (await get(f"{url}api/v1/health")).status_code == 200
-        children = children_of(up.process.pid)
+async def test_without_its_parent_the_dashboard_ends(up: Command) -> None:
+    url = await up.url()
+    assert (await get(f"{url}api/v1/health")).status_code == 200
+    children = children_of(up.process.pid)
 
-        assert await up.end(signal.SIGKILL) == -9
-        await until(lambda: not any(map(is_alive, children)), seconds=30)
+    assert await up.end(signal.SIGKILL) == -9
+    await until(lambda: not any(map(is_alive, children)), seconds=30)
 
 
 async def test_code_that_cannot_be_worked_on_ends_both(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from kue.cli.commands.worker import options_of, worker
 from kue.supervisor.options import SupervisorOptions
-from tests.cli.test_main import exit_code
 
 
 def options(*arguments: str) -> SupervisorOptions:
@@ -91,23 +90,3 @@ def test_the_least_that_is_logged(flags: tuple[str, ...], level: str) -> None:
 )
 def test_memory_is_given_as_people_write_it(text: str, size: int) -> None:
     assert options("app:q", "--max-memory", text).max_memory == size
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "Missing argument 'TARGET'"),
-        (("app:",), "the target 'app:' cannot be read; write module:attribute"),
-        (("app:q", "--max-memory", "lots"), "'lots' is not an amount of memory"),
-        (("app:q", "--grace", "soon"), "'soon' cannot be read"),
-        (("app:q", "--processes", "0"), "0 is not in the range"),
-        (("app:q", "--strict"), "--strict needs --concurrency"),
-    ],
-)
-def test_wrong_use_is_told_in_a_line_and_exits_with_2(
-    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_code("worker", *arguments) == 2
-
-    [line] = capsys.readouterr().err.splitlines()
-    assert message in line

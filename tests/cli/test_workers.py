@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +12,9 @@ import pytest
 from kue.cli.commands import workers
 from kue.store.contract import Store
 from kue.store.values import RenewRequest
+from tests.cli.processes import start_kue
 from tests.support.command_line import CommandLine
 from tests.support.jobs import start_one
-
-KUE = str(Path(sys.executable).with_name("kue"))
 
 
 def at_work(kue: CommandLine, **info: Any) -> None:
@@ -138,13 +133,7 @@ def test_a_worker_nobody_knows_is_not_paused(kue: CommandLine) -> None:
 @pytest.mark.parametrize("options", [["--watch"], ["--watch", "--json"]])
 def test_workers_are_watched_until_ctrl_c(kue: CommandLine, options: list[str]) -> None:
     at_work(kue)
-    with subprocess.Popen(
-        [KUE, "workers", *options],
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start_kue("workers", *options) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(2)]
         process.send_signal(signal.SIGINT)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from kue.model.job import State
 from tests.faults.supervised import Shift
 from tests.support.jobs import count_of
@@ -38,10 +40,12 @@ async def test_under_load_nothing_is_lost_and_nothing_counted_twice(
     assert [len(job.history) for job in jobs if job is not None] == [1] * len(started)
 
 
+@pytest.mark.parametrize("type", ["nap", "thread"])
 async def test_what_does_not_end_within_the_grace_is_handed_back(
-    shift: Shift,
+    shift: Shift, type: str
 ) -> None:
-    [job_id] = await shift.add("nap", seconds=600)
+    """Threads that never end keep no process, either."""
+    [job_id] = await shift.add(type, seconds=600)
     async with shift.start("--grace", "300ms") as workers:
         await workers.line()
         workers.signal(signal.SIGTERM)
@@ -93,15 +97,3 @@ async def test_a_child_that_cannot_hear_is_killed_when_the_grace_is_over(
     assert code == 1
     # It will be taken back by whoever works next.
     assert (await shift.job(job_id)).state is State.ACTIVE
-
-
-async def test_threads_that_never_end_keep_no_process(shift: Shift) -> None:
-    [job_id] = await shift.add("thread", seconds=600)
-    async with shift.start("--grace", "100ms") as workers:
-        await workers.line()
-        workers.signal(signal.SIGTERM)
-        code = await workers.ended()
-
-    job = await shift.job(job_id)
-    assert code == 0
-    assert (job.state, job.attempts) == (State.WAITING, 0)

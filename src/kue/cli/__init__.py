@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kue.cli.context import url_option, was_given
+from kue.cli.context import URL_KEY, url_option
 from kue.cli.output.console import (
     DONE,
     EXIT_CODES,
     INTERRUPTED,
     MISUSED,
-    REFUSED,
-    UNAVAILABLE,
+    exit_code_of,
     print_message,
 )
-from kue.model.errors import ConfigError, KueError, StoreUnavailable
+from kue.model.errors import KueError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +86,7 @@ def _check_url_is_used(context: click.Context) -> None:
     """Reject a --url before a command that does not use it."""
     name = context.invoked_subcommand
     found = group.get_command(context, name or "")
-    if found is None or not was_given(context):
+    if found is None or context.meta.get(URL_KEY) is None:
         return
     if not any(param.name == "url_option" for param in found.params):
         raise click.UsageError(
@@ -106,22 +105,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = group.main(arguments, prog_name="kue", standalone_mode=False)
     except click.ClickException as exc:
-        print_message(f"{exc.format_message()} ({_command_of(exc)} --help shows how)")
+        context = exc.ctx if isinstance(exc, click.UsageError) else None
+        command = context.command_path if context is not None else "kue"
+        print_message(f"{exc.format_message()} ({command} --help shows how)")
         return MISUSED
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except KueError as exc:
         print_message(str(exc))
-        return _code_of(exc)
+        return exit_code_of(exc)
     return code if isinstance(code, int) else DONE
-
-
-def _command_of(exc: click.ClickException) -> str:
-    context = exc.ctx if isinstance(exc, click.UsageError) else None
-    return context.command_path if context is not None else "kue"
-
-
-def _code_of(exc: KueError) -> int:
-    if isinstance(exc, StoreUnavailable):
-        return UNAVAILABLE
-    return MISUSED if isinstance(exc, ConfigError) else REFUSED

@@ -31,18 +31,15 @@ def unchanged() -> None:
 
 
 async def note_command(store: Store, code: int | None) -> None:
-    """
-    Write an audit entry for the current command, which ended with *code*.
-
-    An error of the store is reported and does not fail the command.
-    """
+    """Write an audit entry for the current command, which ended with *code*."""
     context = click.get_current_context()
     if context.meta.get(_UNCHANGED):
         return
     is_done = code is None or code == DONE
+    _, *names = context.command_path.split()
     entry = AuditEntry(
         who=f"cli:{login()}",
-        what=_command(context),
+        what=".".join(names),
         target=_target(context)[:MAX_TARGET],
         # Part of the command may have been done.
         status=HTTPStatus.OK if is_done else HTTPStatus.CONFLICT,
@@ -65,24 +62,11 @@ def login() -> str:
         return str(uid)
 
 
-def _command(context: click.Context) -> str:
-    """Return the words of the command without ``kue``: ``queue.pause``."""
-    names = []
-    one: click.Context | None = context
-    while one is not None and one.parent is not None:
-        names.append(one.info_name or "")
-        one = one.parent
-    return ".".join(reversed(names))
-
-
 def _target(context: click.Context) -> str:
     """Return the arguments of the command, as text."""
-    values = _given(context, click.Argument).values()
-    texts = [
-        str(one)
-        for value in values
-        for one in (value if isinstance(value, tuple) else (value,))
-    ]
+    texts: list[str] = []
+    for value in _given(context, click.Argument).values():
+        texts += map(str, value if isinstance(value, tuple) else (value,))
     return mask_credentials(" ".join(texts))
 
 
@@ -98,15 +82,10 @@ def _detail(context: click.Context) -> str:
 
 def _given(context: click.Context, kind: type[click.Parameter]) -> dict[str, Any]:
     """Return the parameters of *kind* that were given, by name."""
-    found = {
-        param.name: context.params.get(param.name or "")
-        for param in context.command.params
-        if isinstance(param, kind)
-    }
+    names = [p.name for p in context.command.params if p.name and isinstance(p, kind)]
+    found = {name: context.params.get(name) for name in names if name not in LEFT_OUT}
     return {
         name: value
         for name, value in found.items()
-        if name is not None
-        and name not in LEFT_OUT
-        and value not in (None, False, "", ())
+        if value not in (None, False, "", ())
     }

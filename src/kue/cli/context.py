@@ -6,13 +6,13 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kue.aio.event_loop import run
 from kue.cli.audit import note_command
-from kue.cli.output.console import REFUSED, NounGroup
+from kue.cli.output.console import EXIT_CODES, REFUSED
 from kue.client.queue import Kue
 from kue.model import settings
 from kue.model.errors import ConfigError
@@ -22,10 +22,12 @@ from kue.store.sqlite.file_url import FileLocation
 if TYPE_CHECKING:
     from kue.model.settings import Settings
 
-P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
+#: The function of a command, which is passed a queue and the parameters.
+QueueFunction = Callable[..., Awaitable[int | None]]
 
-_URL = "kue.url"
+#: Where the URL is in the metadata of a context.
+URL_KEY = "kue.url"
 
 
 def url_option(command: F) -> F:
@@ -45,7 +47,7 @@ def noun(*commands: click.Command) -> Callable[[Callable[[], None]], click.Group
     """Make a group of *commands*; alone, it shows its help: the docstring."""
 
     def make(function: Callable[[], None]) -> click.Group:
-        @click.group(cls=NounGroup)
+        @click.group(epilog=EXIT_CODES, invoke_without_command=True, commands=commands)
         @url_option
         @click.pass_context
         @functools.wraps(function)
@@ -53,8 +55,6 @@ def noun(*commands: click.Command) -> Callable[[Callable[[], None]], click.Group
             if context.invoked_subcommand is None:
                 click.echo(context.get_help())
 
-        for command in commands:
-            group.add_command(command)
         return group
 
     return make
@@ -63,67 +63,57 @@ def noun(*commands: click.Command) -> Callable[[Callable[[], None]], click.Group
 json_option = functools.partial(click.option, "--json", "as_json", is_flag=True)
 
 
+def command(function: Callable[..., int | None]) -> click.Command:
+    """Make a command of *function*, with ``--url`` as its last option."""
+    name = function.__name__.rstrip("_")
+    made = click.command(name, epilog=EXIT_CODES)(url_option(function))
+    made.params.append(made.params.pop(0))
+    return made
+
+
 def _with_queue(
-    *, creates: bool = False, is_change: bool = True
-) -> Callable[
-    [Callable[Concatenate[Kue, P], Awaitable[int | None]]], Callable[P, int | None]
-]:
-    def decorate(
-        function: Callable[Concatenate[Kue, P], Awaitable[int | None]],
-    ) -> Callable[P, int | None]:
-        @url_option
-        @functools.wraps(function)
-        def command(*args: P.args, **kwargs: P.kwargs) -> int | None:
-            config = settings_here()
-            if not creates:
-                refuse_missing_file(config.url)
+    function: QueueFunction, *, creates: bool = False, is_change: bool = True
+) -> click.Command:
+    @functools.wraps(function)
+    def call(*args: Any, **given: Any) -> int | None:
+        config = settings_here()
+        if not creates:
+            refuse_missing_file(config.url)
 
-            async def call() -> int | None:
-                async with Kue(config.url) as q:
-                    try:
-                        code = await function(q, *args, **kwargs)
-                    except asyncio.CancelledError:
-                        # Interrupted: part of it may have been done.
-                        if is_change:
-                            await note_command(q.store, REFUSED)
-                        raise
+        async def call_with_queue() -> int | None:
+            async with Kue(config.url) as q:
+                try:
+                    code = await function(q, *args, **given)
+                except asyncio.CancelledError:
+                    # Interrupted: part of it may have been done.
                     if is_change:
-                        await note_command(q.store, code)
-                    return code
+                        await note_command(q.store, REFUSED)
+                    raise
+                if is_change:
+                    await note_command(q.store, code)
+                return code
 
-            return run(call())
+        return run(call_with_queue())
 
-        return command
-
-    return decorate
+    return command(call)
 
 
 #: Makes a command of a function: passes it an existing queue, and closes that.
-reads = _with_queue(is_change=False)
+reads = functools.partial(_with_queue, is_change=False)
 #: Does as `reads` does, and records the command in the audit log.
-changes = _with_queue()
+changes = _with_queue
 #: Does as `changes` does; a SQLite file that does not exist is created.
-adds = _with_queue(creates=True)
+adds = functools.partial(_with_queue, creates=True)
 
 
 def settings_here(**given: Any) -> Settings:
     """Return the settings of the queue that the command line names."""
     context = click.get_current_context()
-    return settings.load(url=context.meta.get(_URL), **given)
-
-
-def was_given(context: click.Context) -> bool:
-    """Return whether a URL was given so far."""
-    return context.meta.get(_URL) is not None
+    return settings.load(url=context.meta.get(URL_KEY), **given)
 
 
 def refuse_missing_file(url: str) -> None:
-    """
-    Keep a mistyped name from becoming a new, empty store.
-
-    Raises:
-        ConfigError: The URL names a file that does not exist.
-    """
+    """Keep a mistyped name of a file from becoming a new, empty store."""
     if scheme_of(url) == "sqlite":
         path = FileLocation.of(url).path
         if path is not None and not path.exists():
@@ -145,4 +135,4 @@ def as_usage_error() -> Iterator[None]:
 def _remember(context: click.Context, _param: click.Parameter, value: Any) -> None:
     if value is not None:
         # Shared by a group's context and those of its commands.
-        context.meta[_URL] = value
+        context.meta[URL_KEY] = value

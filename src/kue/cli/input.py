@@ -59,18 +59,16 @@ def read_lines() -> Iterator[list[InputLine]]:
 
 
 def _whole_lines() -> Iterator[list[bytes]]:
-    rest = b""
-    while block := _read_some():
+    buffer, rest = sys.stdin.buffer, b""
+    assert isinstance(buffer, io.BufferedIOBase)
+    while True:
+        with _interruptible():
+            block = buffer.read1(BLOCK)
+        if not block:
+            break
         *lines, rest = (rest + block).split(b"\n")
         yield lines
     yield [rest]
-
-
-def _read_some() -> bytes:
-    buffer = sys.stdin.buffer
-    assert isinstance(buffer, io.BufferedIOBase)
-    with _interruptible():
-        return buffer.read1(BLOCK)
 
 
 @contextmanager
@@ -95,13 +93,13 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def read_json(text: str | bytes, *, what: str) -> JSON:
-    """
-    Return the value of JSON *text*.
+def read_argument(text: str, *, what: str) -> JSON:
+    """Return the value of the JSON *text*, read from standard input for ``-``."""
+    return read_json(read_all() if text == STDIN else text, what=what)
 
-    Raises:
-        click.UsageError: It is not JSON; the message names the position.
-    """
+
+def read_json(text: str | bytes, *, what: str) -> JSON:
+    """Return the value of JSON *text*; a usage error names the position."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError) as exc:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.store.contract import Store
 
-if TYPE_CHECKING:
     Kind = click.ParamType[Any]
 else:
     # Older versions of click have no type parameter here.
@@ -116,13 +116,13 @@ def _length(text: str) -> timedelta:
 
 def _priority(value: Any) -> int:
     """Read a priority by number or by name."""
-    try:
-        number = int(value)
-    except ValueError:
-        return priority_of(value)
-    return priority_of(number)
+    with contextlib.suppress(ValueError):
+        value = int(value)
+    return priority_of(value)
 
 
+POSITIVE = click.IntRange(1)
+PORT_NUMBER = click.IntRange(0, 65535)
 DURATION = DurationType()
 TIME = Parsed("time", _time)
 _PRIORITIES = ("critical", "high", "medium", "normal", "low")
@@ -132,7 +132,7 @@ STATE = Parsed("state", state_of, lambda context: State)
 TYPE = Parsed(
     "type",
     partial(check_path_name, what="type"),
-    lambda context: names_from_store(context, _types),
+    lambda context: names_from_store(context, lambda store: store.types()),
 )
 
 
@@ -186,10 +186,18 @@ def options(*parameters: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
+def env_option(group: str, *names: str, **settings: Any) -> Callable[[F], F]:
+    """Return an option with the environment variable KUE_<GROUP>_<NAME>."""
+    [name] = [name[2:] for name in names if name.startswith("--")]
+    variable = f"KUE_{group}_{name.replace('-', '_').upper()}"
+    settings.setdefault("show_default", bool(settings.get("default")))
+    return click.option(*names, envvar=variable, show_envvar=True, **settings)
+
+
 limit_options = options(
     click.option(
         "--limit",
-        type=click.IntRange(1),
+        type=POSITIVE,
         default=50,
         show_default=True,
         help="How many at most.",
@@ -202,11 +210,19 @@ def names_from_store(
     context: click.Context, read: Callable[[Store], Awaitable[list[str]]]
 ) -> list[str]:
     """Return names for shell completion; none if the store does not answer quickly."""
+
+    async def read_in_time(store: Store) -> list[str]:
+        try:
+            async with asyncio.timeout(COMPLETION_SECONDS):
+                return await read(store)
+        finally:
+            await store.close()
+
     try:
         with context:
             config = settings_here(budget=COMPLETION_SECONDS)
         refuse_missing_file(config.url)
-        return run(_within_time(store_for(config), read))
+        return run(read_in_time(store_for(config)))
     except Exception:
         # A message would appear in the middle of the line being typed.
         return []
@@ -222,17 +238,3 @@ async def moment_of(
         return epoch_ms(when)
     length = when // timedelta(milliseconds=1)
     return await q.now() + (length if ahead else -length)
-
-
-async def _types(store: Store) -> list[str]:
-    return await store.types()
-
-
-async def _within_time(
-    store: Store, read: Callable[[Store], Awaitable[list[str]]]
-) -> list[str]:
-    try:
-        async with asyncio.timeout(COMPLETION_SECONDS):
-            return await read(store)
-    finally:
-        await store.close()

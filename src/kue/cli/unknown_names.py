@@ -28,12 +28,7 @@ class UnknownName(KueError):
 
 
 async def check_type(q: Kue, type: str | None) -> None:
-    """
-    Do nothing if *type* is None or has had a job.
-
-    Raises:
-        UnknownName: No job of that type is known; it suggests similar names.
-    """
+    """Raise `UnknownName`, with similar names, unless *type* is None or had a job."""
     if type is not None and type not in (types := await q.types()):
         raise UnknownName(_no_such_type(type, types))
 

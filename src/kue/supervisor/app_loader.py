@@ -31,12 +31,7 @@ class BadTarget(ConfigError):
 
 
 def split(target: str) -> tuple[str, str]:
-    """
-    Return the module or file and the attribute of *target*; the latter may be empty.
-
-    Raises:
-        BadTarget: It cannot be read.
-    """
+    """Return the module or file and the attribute, or "", of *target*."""
     source, colon, attribute = target.rpartition(":")
     if not colon:
         source, attribute = target, ""
@@ -47,24 +42,15 @@ def split(target: str) -> tuple[str, str]:
 
 
 def load(target: str) -> tuple[Kue, ModuleType]:
-    """
-    Import the module of *target* and return its queue.
-
-    Raises:
-        BadTarget: There is no such module or attribute, its code failed, or it is not
-            a queue; the message says what was found instead.
-    """
+    """Import the module of *target*; return the queue and the module."""
     source, attribute = split(target)
     # A program that is run from its folder imports modules from there; so do we.
     _import_first_from(Path.cwd())
-    module = _import_file(Path(source)) if _is_path(source) else _import(source)
+    is_path = source.endswith(".py") or os.sep in source
+    module = _import_file(Path(source)) if is_path else _import(source)
     if attribute:
         return _named(module, attribute), module
     return _only(module), module
-
-
-def _is_path(name: str) -> bool:
-    return name.endswith(".py") or os.sep in name
 
 
 def _import_file(path: Path) -> ModuleType:

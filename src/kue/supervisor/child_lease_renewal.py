@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The status of a worker, as `workers` shows it.
-Info = dict[str, Any]
-
 
 class LeaseRenewal:
     """Renews the lease of one worker, three times per lease, while it is alive."""
@@ -38,7 +35,7 @@ class LeaseRenewal:
         *,
         store_retry: StoreRetry,
         is_alive: Callable[[], bool] = lambda: True,
-        info: Callable[[], Info | None] = lambda: None,
+        info: Callable[[], dict[str, Any] | None] = lambda: None,
     ) -> None:
         self._store = store
         self._worker = worker
@@ -74,8 +71,7 @@ class ChildHeartbeats:
 
     def __init__(self) -> None:
         self._renewals: dict[ChildProcess, LeaseRenewal] = {}
-        self._stores: dict[Settings, Store] = {}
-        self._store_retries: dict[Settings, StoreRetry] = {}
+        self._stores: dict[Settings, tuple[Store, StoreRetry]] = {}
 
     def has_answer(self, child: ChildProcess) -> bool:
         """Whether the store of *child* answered within its last lease."""
@@ -96,36 +92,35 @@ class ChildHeartbeats:
         finally:
             renewing.cancel()
             del self._renewals[child]
-        await self._deregister(hello)
+        # The process is gone for certain: nobody need wait for its lease to run out.
+        # If it deregistered itself, we may have renewed its lease since.
+        store, _ = self._stores[hello.settings]
+        try:
+            await store.leave(hello.worker)
+        except Exception as exc:
+            logger.debug("worker %s could not be deregistered: %s", hello.worker, exc)
 
     async def close(self) -> None:
-        for store in self._stores.values():
+        for store, _ in self._stores.values():
             await store.close()
 
     def _renewal(self, child: ChildProcess, hello: Hello) -> LeaseRenewal:
         settings = hello.settings
         if settings not in self._stores:
-            store = self._stores[settings] = store_for(settings)
-            self._store_retries[settings] = StoreRetry(store.name)
+            store = store_for(settings)
+            self._stores[settings] = store, StoreRetry(store.name)
+        store, store_retry = self._stores[settings]
         return LeaseRenewal(
-            self._stores[settings],
+            store,
             hello.worker,
             settings.lease,
-            store_retry=self._store_retries[settings],
+            store_retry=store_retry,
             is_alive=lambda: not child.is_frozen,
             info=lambda: _info_of(child),
         )
 
-    async def _deregister(self, hello: Hello) -> None:
-        # The process is gone for certain: nobody need wait for its lease to run out.
-        # If it deregistered itself, we may have renewed its lease since.
-        try:
-            await self._stores[hello.settings].leave(hello.worker)
-        except Exception as exc:
-            logger.debug("worker %s could not be deregistered: %s", hello.worker, exc)
 
-
-def _info_of(child: ChildProcess) -> Info | None:
+def _info_of(child: ChildProcess) -> dict[str, Any] | None:
     """Return the status of a child that cannot report it, with its event loop's lag."""
     if not child.is_silent:
         return None

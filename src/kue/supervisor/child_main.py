@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from kue.client.queue import Kue
-    from kue.worker import Worker
 
 #: Letters of a traceback that are sent.
 MAX_DETAIL = 50_000
@@ -50,23 +49,21 @@ EXIT_SECONDS = 3.0
 def main(target: str, fd: int) -> int:
     supervisor = os.getppid()
     _prepare()
-    with _socket(fd) as link:
+    # Programs that jobs start must not keep the connection open.
+    os.set_inheritable(fd, False)
+    with socket.socket(fileno=fd) as link:
         order = _receive_order(link)
         if order is None:
             return 1
         setproctitle(f"kue worker {target} #{order.number}")
         code = _serve(order, link)
     if os.getppid() != supervisor:
-        _end_group()
+        # Do what it would: kill what handlers forked, and this process, too.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
     return code
-
-
-def _end_group() -> None:
-    """Do what the supervisor would: kill what handlers forked, and this process too."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
 
 
 def _prepare() -> None:
@@ -78,29 +75,17 @@ def _prepare() -> None:
     # The supervisor decides on stopping and reloading.  Handlers, because ignored
     # signals would also be ignored by every program that a job starts.
     for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _ignore)
+        signal.signal(number, lambda number, frame: None)
     # A terminal may stop background processes, such as this one, that write to it.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
 
-def _ignore(number: int, frame: object) -> None:
-    """Do nothing: the supervisor decides."""
-
-
-def _socket(fd: int) -> socket.socket:
-    # Programs that jobs start must not keep the connection open.
-    os.set_inheritable(fd, False)
-    return socket.socket(fileno=fd)
-
-
 def _receive_order(link: socket.socket) -> StartOrder | None:
-    data = b""
-    while not data.endswith(b"\n"):
-        # Only this one line: what follows is for the event loop.
-        more = link.recv(1)
-        if not more:
-            return None
-        data += more
+    # Unbuffered: what follows this one line is for the event loop.
+    with link.makefile("rb", buffering=0) as stream:
+        data = stream.readline()
+    if not data.endswith(b"\n"):
+        return None
     order = decode_to_child(data)
     assert isinstance(order, StartOrder)
     return order
@@ -131,18 +116,18 @@ async def _work(
     link: socket.socket,
     handler: logging.Handler,
 ) -> None:
-    def name_worker(worker: Worker) -> None:
-        log_format.name_worker(handler, worker.name)
-
     child_worker = ChildWorker(
         queue,
         order.options,
         await asyncio.open_connection(sock=link.dup(), limit=MAX_LINE),
         folder=_folder(module),
-        on_start=name_worker,
+        on_start=lambda worker: log_format.name_worker(handler, worker.name),
     )
     await child_worker.run()
-    _exit_soon()
+    # Do not wait forever for threads, as Python does: their jobs were requeued.
+    timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
+    timer.daemon = True
+    timer.start()
 
 
 def _folder(module: ModuleType) -> str | None:
@@ -156,13 +141,6 @@ def _fail(link: socket.socket, message: str, detail: str) -> None:
     failure = StartFailed(message[:MAX_DETAIL], detail[-MAX_DETAIL:])
     with contextlib.suppress(OSError):
         link.sendall(encode(failure))
-
-
-def _exit_soon() -> None:
-    """Do not wait forever for threads, as Python does: their jobs were requeued."""
-    timer = threading.Timer(EXIT_SECONDS, os._exit, [0])
-    timer.daemon = True
-    timer.start()
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ class ChildPool:
         for slot in self.slots:
             if slot.is_over:
                 continue
-            if not await slot.replace(self._options.grace).done:
+            if not await slot.replace(self._options.grace):
                 return False
             for child in list(self.children):
                 if child.number == slot.number and child is not slot.child:
@@ -136,13 +136,6 @@ class ChildPool:
             await asyncio.Event().wait()
         if child.outdated.is_set():
             return
-        self._log_failed_start(child, failure)
-        if self._options.reload:
-            await child.outdated.wait()
-        else:
-            await asyncio.sleep(pause)
-
-    def _log_failed_start(self, child: ChildProcess, failure: StartFailed) -> None:
         # The same traceback again and again would hide other records.
         is_new = failure != self._last_failure
         self._last_failure = failure
@@ -153,6 +146,10 @@ class ChildPool:
             "; waiting for a change" if self._options.reload else "",
             extra={"detail": failure.detail if is_new else ""},
         )
+        if self._options.reload:
+            await child.outdated.wait()
+        else:
+            await asyncio.sleep(pause)
 
     async def _renew(self, child: ChildProcess) -> None:
         hello = await child.up
@@ -167,18 +164,17 @@ class ChildPool:
             await child.serve()
         finally:
             self.children.discard(child)
-        if child.hello is not None and child.bye is None:
-            self._log_death(child)
-
-    def _log_death(self, child: ChildProcess) -> None:
+        if child.hello is None or child.bye is not None:
+            return
         if self._is_stopping:
             self.is_clean = False
         running = child.status.get("running", 0)
+        detail = child.failure.detail if child.failure else ""
         logger.error(
             "%s %s after %.0f s%s",
             child,
             child.ending,
             child.age,
             f"; {running} jobs that it ran will run again" if running else "",
-            extra={"worker": child.worker, "detail": child.detail},
+            extra={"worker": child.worker, "detail": detail},
         )

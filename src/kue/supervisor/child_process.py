@@ -50,11 +50,7 @@ LONGEST_LOOK = 2.0
 
 
 def is_frozen(pid: int) -> bool:
-    """
-    Return whether the process was stopped, by SIGSTOP or a debugger.
-
-    Without /proc it counts as running.
-    """
+    """Return whether SIGSTOP or a debugger stopped it; False without /proc."""
     return state_of(pid) in FROZEN
 
 
@@ -149,10 +145,6 @@ class ChildProcess:
         return is_frozen(self.pid)
 
     @property
-    def is_ticking(self) -> bool:
-        return self.silence < TICKING_SECONDS
-
-    @property
     def is_silent(self) -> bool:
         """Whether it has not ticked for as long as its lease."""
         return (
@@ -167,7 +159,8 @@ class ChildProcess:
         if self._due is None or self.hello is None:
             return False
         lease = self.hello.settings.lease / 1000
-        margin = SETTLE_SECONDS + lease if self.is_ticking else 1.0
+        is_ticking = self.silence < TICKING_SECONDS
+        margin = SETTLE_SECONDS + lease if is_ticking else 1.0
         return time.monotonic() > self._due + margin
 
     async def serve(self) -> None:
@@ -175,22 +168,15 @@ class ChildProcess:
         listening = asyncio.create_task(self._listen(), name=f"kue child {self.pid}")
         try:
             self.code = await self._process.wait()
-            self._kill_leftovers()
+            # However it ended, its handlers may have left processes behind.
+            self.signal_all(signal.SIGKILL)
             await asyncio.wait([listening], timeout=READ_SECONDS)
         finally:
             listening.cancel()
             self._writer.close()
-            self._end()
-
-    def _kill_leftovers(self) -> None:
-        """Kill what its handlers started and left behind, however it ended."""
-        self._signal_all(signal.SIGKILL)
-
-    def _end(self) -> None:
-        if not self.up.done():
-            self.up.set_result(StartFailed(f"it {self.ending} before it was up"))
-        self.leaving.set()
-        self.gone.set()
+            self._resolve_up(StartFailed(f"it {self.ending} before it was up"))
+            self.leaving.set()
+            self.gone.set()
 
     @property
     def ending(self) -> str:
@@ -200,11 +186,6 @@ class ChildProcess:
         if self.code is not None and self.code < 0:
             return f"was killed by {_signal_name(-self.code)}"
         return f"exited with code {self.code}"
-
-    @property
-    def detail(self) -> str:
-        """The traceback of what made it fail, if that is known."""
-        return self.failure.detail if self.failure else ""
 
     def look(self, elapsed: float) -> None:
         """
@@ -227,18 +208,13 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGUSR2)
 
-    def freeze(self) -> None:
-        self._signal_all(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        self._signal_all(signal.SIGCONT)
-
     def kill(self) -> None:
         """Kill it and everything it started."""
         if not self.gone.is_set():
-            self._signal_all(signal.SIGKILL)
+            self.signal_all(signal.SIGKILL)
 
-    def _signal_all(self, number: signal.Signals) -> None:
+    def signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to it and everything it started."""
         # Not permitted: what is left of the group is dead, or belongs to another user.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)

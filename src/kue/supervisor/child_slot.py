@@ -34,15 +34,6 @@ class ChildSource(Protocol):
         """Report that *child* did not come up; return when it is time to try again."""
 
 
-class Replacement:
-    """A new child is to take over, and the old one to leave, with *grace*."""
-
-    def __init__(self, grace: float | None) -> None:
-        self.grace = grace
-        #: Whether the new one came up, once that is known.
-        self.done: asyncio.Future[bool] = asyncio.Future()
-
-
 class RestartBackoff:
     """How long to wait before the next start."""
 
@@ -70,7 +61,9 @@ class ChildSlot:
         self._source = source
         self._backoff = RestartBackoff()
         self._replacement_requested = asyncio.Event()
-        self._replacement: Replacement | None = None
+        self._replacement: asyncio.Future[bool] | None = None
+        #: How long jobs of a child that is replaced may run on.
+        self._grace: float | None = None
 
     @property
     def is_healthy(self) -> bool:
@@ -87,10 +80,10 @@ class ChildSlot:
         finally:
             self._replaced(False)
 
-    def replace(self, grace: float | None) -> Replacement:
-        """Have a new child take over; a second call joins the first."""
+    def replace(self, grace: float | None) -> asyncio.Future[bool]:
+        """Have a new child take over, and return whether it came up, once known."""
         if self._replacement is None:
-            self._replacement = Replacement(grace)
+            self._replacement, self._grace = asyncio.Future(), grace
             self._replacement_requested.set()
         return self._replacement
 
@@ -99,8 +92,8 @@ class ChildSlot:
         return self._replacement is not None
 
     def _replaced(self, is_done: bool) -> None:
-        if self._replacement is not None and not self._replacement.done.done():
-            self._replacement.done.set_result(is_done)
+        if self._replacement is not None and not self._replacement.done():
+            self._replacement.set_result(is_done)
         self._replacement = None
         self._replacement_requested.clear()
 
@@ -120,7 +113,12 @@ class ChildSlot:
         try:
             child = await self._source.start(self.number)
         except OSError as exc:
-            await self._pause_after(exc)
+            # The system has too many processes, or no memory.
+            pause = self._backoff.after(0)
+            logger.error(
+                "no process can be started, next try in %.1f s: %s", pause, exc
+            )
+            await asyncio.sleep(pause)
             return None
         started = await child.up
         if isinstance(started, Hello):
@@ -128,12 +126,6 @@ class ChildSlot:
         pause = self._backoff.after(child.age)
         await self._source.handle_failed_start(child, started, pause)
         return None
-
-    async def _pause_after(self, exc: OSError) -> None:
-        """Wait: the system cannot start a process, as it has too many or no memory."""
-        pause = self._backoff.after(0)
-        logger.error("no process can be started, next try in %.1f s: %s", pause, exc)
-        await asyncio.sleep(pause)
 
     async def _is_over(self, child: ChildProcess) -> bool:
         """Wait until *child* leaves or must be replaced; return whether all is done."""
@@ -156,8 +148,7 @@ class ChildSlot:
 
     async def _swap(self, child: ChildProcess) -> ChildProcess:
         """Start the new child first: one that does not come up replaces nothing."""
-        assert self._replacement is not None
-        grace = self._replacement.grace
+        grace = self._grace
         new = await self._start()
         if new is None:
             logger.error("%s goes on: its replacement did not come up", child)

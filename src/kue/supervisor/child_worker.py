@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.model.settings import Settings
     from kue.supervisor.options import SupervisorOptions
-    from kue.worker import Processor, Worker
+    from kue.worker import Worker
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +54,8 @@ class ChildWorker:
         self._options = options
         self._reader, self._writer = streams
         self._folder = folder
+        # The supervisor cannot renew the lease if the jobs are in this process alone.
+        self._renews_itself = not queue.is_shared
         self._on_start = on_start
         self._worker: Worker | None = None
         self._durability = ""
@@ -62,13 +64,12 @@ class ChildWorker:
         self._services: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """
-        Work until there is no more to do, or the supervisor or SIGTERM stops it.
-
-        Raises:
-            KueError: The queue cannot be worked on.
-        """
-        self._durability = await self._open()
+        """Work until there is no more to do, or the supervisor or SIGTERM stops it."""
+        try:
+            self._durability = await self._queue.open()
+        except (StoreUnavailable, StoreFull) as exc:
+            # It may come up later; workers wait for it.
+            self._durability = f"does not answer yet: {exc}"
         # The last of the hooks: the child is up when all others have run.
         self._queue.on_startup(self._report_up)
         try:
@@ -80,13 +81,6 @@ class ChildWorker:
             for service in self._services:
                 service.cancel()
             await self._queue.close()
-
-    async def _open(self) -> str:
-        try:
-            return await self._queue.open()
-        except (StoreUnavailable, StoreFull) as exc:
-            # It may come up later; workers wait for it.
-            return f"does not answer yet: {exc}"
 
     async def _work(self) -> None:
         options = self._options
@@ -114,22 +108,20 @@ class ChildWorker:
 
     def _report_up(self) -> None:
         assert self._worker is not None
-        self._send(self._hello(self._worker))
-        ticking = asyncio.create_task(self._tick(self._worker), name="kue tick")
-        self._services.append(ticking)
-
-    def _hello(self, worker: Worker) -> Hello:
-        return Hello(
-            worker=worker.name,
+        processors = self._worker.processors
+        hello = Hello(
+            worker=self._worker.name,
             settings=_resolved_settings(self._queue),
             store=self._queue.store.name,
             durability=self._durability,
-            types=tuple(map(_described, worker.processors)),
-            concurrency=self._options.concurrency
-            or sum(processor.slots for processor in worker.processors),
+            types=tuple(f"{p.type} × {p.slots} ({p.execution})" for p in processors),
+            concurrency=self._options.concurrency or sum(p.slots for p in processors),
             beats_itself=self._renews_itself,
             folder=self._folder,
         )
+        self._send(hello)
+        ticking = asyncio.create_task(self._tick(self._worker), name="kue tick")
+        self._services.append(ticking)
 
     async def _tick(self, worker: Worker) -> None:
         while True:
@@ -161,23 +153,15 @@ class ChildWorker:
         self._is_asked = True
         if not self._worker.is_stopping:
             self._worker.stop()
-        if grace is not None:
-            self._requeue_after(grace)
-
-    def _requeue_after(self, grace: float) -> None:
+        if grace is None:
+            return
         loop = asyncio.get_running_loop()
         when = loop.time() + grace
         # A later order can shorten the grace, but not prolong it.
         if self._grace_timer is not None:
             when = min(when, self._grace_timer.when())
             self._grace_timer.cancel()
-        assert self._worker is not None
         self._grace_timer = loop.call_at(when, self._worker.stop)
-
-    @property
-    def _renews_itself(self) -> bool:
-        """Whether the supervisor cannot renew: the jobs are in this process alone."""
-        return not self._queue.is_shared
 
     def _send(self, message: FromChild) -> None:
         if not self._writer.is_closing():
@@ -206,7 +190,3 @@ def _resolved_settings(queue: Kue) -> Settings:
     if scheme != "sqlite":
         return settings
     return msgspec.structs.replace(settings, url=f"sqlite:///{quote(path)}")
-
-
-def _described(processor: Processor) -> str:
-    return f"{processor.type} × {processor.slots} ({processor.execution})"

@@ -63,10 +63,8 @@ class HealthCheck:
         self.is_stopping = False
 
     def check(self) -> SupervisorHealth:
-        children = tuple(
-            self._child(child)
-            for child in sorted(self._pool.children, key=lambda child: child.pid)
-        )
+        found = sorted(self._pool.children, key=lambda child: child.pid)
+        children = tuple(map(self._child, found))
         reasons = tuple(self._reasons(children))
         return SupervisorHealth(self._is_live(), not reasons, reasons, children)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 #: A client that is slower than this is not a health check.
 REQUEST_SECONDS = 5.0
 MAX_HEADERS = 100
+#: By whether all is well, or None for an unknown path.
+STATUSES = {True: "200 OK", False: "503 Service Unavailable", None: "404 Not Found"}
 
 
 class HealthReporter:
@@ -39,6 +42,8 @@ class HealthReporter:
         self._notifier = notifier
         self._file = HealthFile(health_file) if health_file is not None else None
         self._was_ready = False
+        watchdog = math.inf if notifier.watchdog is None else notifier.watchdog
+        self._pause = min(REPORT_SECONDS, watchdog / 2)
 
     async def run(self) -> None:
         try:
@@ -48,11 +53,6 @@ class HealthReporter:
         finally:
             if self._file is not None:
                 self._file.remove()
-
-    @property
-    def _pause(self) -> float:
-        watchdog = self._notifier.watchdog
-        return REPORT_SECONDS if watchdog is None else min(REPORT_SECONDS, watchdog / 2)
 
     async def _report(self, health: SupervisorHealth) -> None:
         if self._file is not None:
@@ -81,27 +81,19 @@ class HealthFile:
                 self.remove()
             self._is_logged = False
         except OSError as exc:
-            self._log_once(exc)
+            if not self._is_logged:
+                self._is_logged = True
+                logger.error("the health file cannot be written: %s", exc)
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
-
-    def _log_once(self, exc: OSError) -> None:
-        if not self._is_logged:
-            self._is_logged = True
-            logger.error("the health file cannot be written: %s", exc)
 
 
 @asynccontextmanager
 async def health_server(
     host: str, port: int, check: Callable[[], SupervisorHealth]
 ) -> AsyncIterator[None]:
-    """
-    Answer /healthz and /readyz for as long as the context lasts.
-
-    Raises:
-        ConfigError: It cannot listen there.
-    """
+    """Answer /healthz and /readyz for as long as the context lasts."""
 
     async def answer(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -137,7 +129,9 @@ async def _request(reader: asyncio.StreamReader) -> list[bytes]:
 def _response(request: list[bytes], health: SupervisorHealth) -> bytes:
     status = "405 Method Not Allowed"
     if len(request) == 2 and request[0] in (b"GET", b"HEAD"):
-        status = _status(request[1].partition(b"?")[0], health)
+        path = request[1].partition(b"?")[0]
+        is_well = {b"/healthz": health.live, b"/readyz": health.ready}.get(path)
+        status = STATUSES[is_well]
     body = msgspec.json.encode(health) if status[:3] in ("200", "503") else b"{}"
     head = (
         f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
@@ -145,14 +139,3 @@ def _response(request: list[bytes], health: SupervisorHealth) -> bytes:
         "Connection: close\r\n\r\n"
     )
     return head.encode() + (b"" if request[:1] == [b"HEAD"] else body)
-
-
-def _status(path: bytes, health: SupervisorHealth) -> str:
-    match path:
-        case b"/healthz":
-            is_well = health.live
-        case b"/readyz":
-            is_well = health.ready
-        case _:
-            return "404 Not Found"
-    return "200 OK" if is_well else "503 Service Unavailable"

@@ -34,29 +34,40 @@ FLUSH_SECONDS = 1.0
 EXTRAS = ("worker", "job_id", "type", "attempt")
 
 
-class TextFormatter(logging.Formatter):
-    """Time, level, process, logger and message."""
+class _ProcessFormatter(logging.Formatter):
+    """Formats the records of one process."""
 
     def __init__(self, process: str) -> None:
         super().__init__()
         self._process = process
+
+    def _trace(self, record: logging.LogRecord) -> str:
+        """Return the traceback: of the record, or one that came from a child."""
+        # Cached in the record for other formatters, as logging does.
+        if record.exc_info and not record.exc_text:
+            record.exc_text = self.formatException(record.exc_info)
+        trace = str(record.exc_text or getattr(record, "detail", "")).rstrip()
+        return mask_credentials(trace)
+
+
+class TextFormatter(_ProcessFormatter):
+    """Time, level, process, logger and message."""
 
     def format(self, record: logging.LogRecord) -> str:
         job = f" job {record.job_id}:" if hasattr(record, "job_id") else ""
+        lines = mask_credentials(record.getMessage()).rstrip().splitlines()
+        # Further lines are indented, so that a quoted one cannot look like a record.
+        message = "\n    ".join(lines)
         line = (
             f"{_time(record)} {record.levelname:<7} [{self._process}] "
-            f"{record.name}:{job} {_indented(mask_credentials(record.getMessage()))}"
+            f"{record.name}:{job} {message}"
         )
-        trace = _trace(self, record)
+        trace = self._trace(record)
         return f"{line}\n{trace}" if trace else line
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_ProcessFormatter):
     """One object per line: time, level, logger, message, process, extra fields."""
-
-    def __init__(self, process: str) -> None:
-        super().__init__()
-        self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
@@ -69,7 +80,7 @@ class JsonFormatter(logging.Formatter):
         for name in EXTRAS:
             if hasattr(record, name):
                 fields[name] = getattr(record, name)
-        if trace := _trace(self, record):
+        if trace := self._trace(record):
             fields["exception"] = trace
         return msgspec.json.encode(fields, enc_hook=str).decode()
 
@@ -77,7 +88,8 @@ class JsonFormatter(logging.Formatter):
 def configure(process: str, *, format: LogFormat, level: str) -> logging.Handler:
     """Have the root logger write to stderr, and return the handler."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter(format, process))
+    formatter = JsonFormatter if format == "json" else TextFormatter
+    handler.setFormatter(formatter(process))
     logging.basicConfig(handlers=[handler], level=level, force=True)
     # Python's own warnings are one line each, too.
     logging.captureWarnings(True)
@@ -112,7 +124,12 @@ def unblocked(handler: logging.Handler) -> Iterator[None]:
         yield
     finally:
         root.handlers = [handler]
-        _finish(listener)
+        # A reader that has stopped reading must not keep us from exiting.
+        flush = threading.Thread(
+            target=listener.stop, name="kue log flush", daemon=True
+        )
+        flush.start()
+        flush.join(FLUSH_SECONDS)
 
 
 class _DroppingHandler(QueueHandler):
@@ -132,31 +149,6 @@ class _QueueListener(QueueListener):
         self.queue.put(None)
 
 
-def _finish(listener: QueueListener) -> None:
-    # A reader that has stopped reading must not keep us from exiting.
-    flush = threading.Thread(target=listener.stop, name="kue log flush", daemon=True)
-    flush.start()
-    flush.join(FLUSH_SECONDS)
-
-
-def _formatter(format: LogFormat, process: str) -> logging.Formatter:
-    return JsonFormatter(process) if format == "json" else TextFormatter(process)
-
-
 def _time(record: logging.LogRecord) -> str:
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{seconds}.{int(record.msecs):03d}Z"
-
-
-def _indented(message: str) -> str:
-    """Indent further lines, so that a quoted one cannot look like a record."""
-    return "\n    ".join(message.rstrip().splitlines())
-
-
-def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    """Return the traceback: of the record, or one that came from a child."""
-    # Cached in the record for other formatters, as logging does.
-    if record.exc_info and not record.exc_text:
-        record.exc_text = formatter.formatException(record.exc_info)
-    trace = str(record.exc_text or getattr(record, "detail", "")).rstrip()
-    return mask_credentials(trace)

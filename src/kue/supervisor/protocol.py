@@ -74,18 +74,10 @@ class Leave(msgspec.Struct, frozen=True, tag="leave"):
 FromChild = Hello | Tick | StartFailed | Bye
 ToChild = StartOrder | Leave
 
-_encoder = msgspec.json.Encoder()
 _from_child: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)
+decode_from_child, decode_to_child = _from_child.decode, _to_child.decode
 
 
 def encode(message: FromChild | ToChild) -> bytes:
-    return _encoder.encode(message) + b"\n"
-
-
-def decode_from_child(data: bytes) -> FromChild:
-    return _from_child.decode(data)
-
-
-def decode_to_child(data: bytes) -> ToChild:
-    return _to_child.decode(data)
+    return msgspec.json.encode(message) + b"\n"

@@ -10,23 +10,35 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
 
 @contextmanager
+def on_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    """Call these functions for signals, for as long as the context lasts."""
+    loop = asyncio.get_running_loop()
+    for number, action in actions.items():
+        loop.add_signal_handler(number, action)
+    try:
+        yield
+    finally:
+        for number in actions:
+            loop.remove_signal_handler(number)
+
+
 def handled_signals(
     *,
     stop: Callable[[], None],
     restart: Callable[[], None],
     suspend: Callable[[], None],
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """
     Call these functions for signals, for as long as the context lasts.
 
     SIGINT and SIGTERM stop, SIGHUP restarts, SIGTSTP (Ctrl-Z) suspends.  A SIGHUP from
     a terminal that was closed stops, too.
     """
-    loop = asyncio.get_running_loop()
     terminal = _terminal()
 
     def hang_up() -> None:
@@ -35,19 +47,14 @@ def handled_signals(
         else:
             restart()
 
-    actions = {
-        signal.SIGINT: stop,
-        signal.SIGTERM: stop,
-        signal.SIGHUP: hang_up,
-        signal.SIGTSTP: suspend,
-    }
-    for number, action in actions.items():
-        loop.add_signal_handler(number, action)
-    try:
-        yield
-    finally:
-        for number in actions:
-            loop.remove_signal_handler(number)
+    return on_signals(
+        {
+            signal.SIGINT: stop,
+            signal.SIGTERM: stop,
+            signal.SIGHUP: hang_up,
+            signal.SIGTSTP: suspend,
+        }
+    )
 
 
 def _terminal() -> int | None:

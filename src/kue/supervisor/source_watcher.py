@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,15 +15,13 @@ POLL_SECONDS = 0.5
 #: Folders with files that nobody edits.
 IGNORED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
-Snapshot = dict[str, int]
-
 
 class Reloader:
     """Polls the modification times of Python files under some folders."""
 
     def __init__(self, folder: str) -> None:
         self._folders = [folder]
-        self._seen: Snapshot = {}
+        self._seen: dict[str, int] = {}
 
     async def begin(self) -> None:
         """Remember the files as they are now."""
@@ -30,7 +29,7 @@ class Reloader:
 
     async def add(self, folder: str) -> None:
         """Watch *folder*, too; its files as they are now are not a change."""
-        if not any(_contains(known, folder) for known in self._folders):
+        if not any(Path(folder).is_relative_to(known) for known in self._folders):
             self._folders.append(folder)
             self._seen |= await asyncio.to_thread(_snapshot, [folder])
 
@@ -45,11 +44,7 @@ class Reloader:
                 return sorted({path for path, _ in before.items() ^ now.items()})
 
 
-def _contains(folder: str, path: str) -> bool:
-    return os.path.commonpath([folder, path]) == folder
-
-
-def _snapshot(folders: Sequence[str]) -> Snapshot:
+def _snapshot(folders: Sequence[str]) -> dict[str, int]:
     return dict(file for folder in folders for file in _python_files(folder))
 
 

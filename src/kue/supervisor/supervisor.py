@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from kue.supervisor.protocol import Hello, StartFailed
 
 logger = logging.getLogger(__name__)
-#: Exit codes: all children exited cleanly, or not.
-CLEAN, NOT_CLEAN = 0, 1
 
 
 def banner(
@@ -42,7 +40,7 @@ def banner(
         ("store", hello.store),
         ("", hello.durability),
         ("processes", _size(options, hello)),
-        *_types(hello),
+        *(("" if n else "types", type) for n, type in enumerate(hello.types)),
         ("stop", f"Ctrl-C or SIGTERM: jobs may end within {options.grace:g} s"),
         ("", "twice: they are requeued at once"),
     ]
@@ -75,12 +73,6 @@ def _size(options: SupervisorOptions, hello: Hello) -> str:
     return f"{options.processes} × {jobs} at once"
 
 
-def _types(hello: Hello) -> list[tuple[str, str]]:
-    return [
-        ("" if number else "types", name) for number, name in enumerate(hello.types)
-    ]
-
-
 class NotStarted(KueError):
     """No child came up; *detail* is the traceback of the code that failed."""
 
@@ -90,12 +82,7 @@ class NotStarted(KueError):
 
 
 class Supervisor:
-    """
-    The parent process of ``kue worker``.
-
-    Args:
-        facts: Names and values to add to the startup message.
-    """
+    """The parent process of ``kue worker``; *facts* are for its startup message."""
 
     def __init__(
         self, options: SupervisorOptions, *, facts: Sequence[tuple[str, str]] = ()
@@ -117,23 +104,18 @@ class Supervisor:
         self._rolling: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
-        """
-        Return the exit code once every child is gone.
-
-        Raises:
-            NotStarted: The first child did not come up.
-            ConfigError: The health server cannot listen.
-        """
+        """Return the exit code once all children are gone: 0 if all exited cleanly."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._heartbeats.close)
             await self._prepare(stack)
             async with self._group:
                 self._start_services()
                 await self._work()
-                self._stop_services()
+                for service in self._services:
+                    service.cancel()
         if self._failure is not None:
             raise NotStarted(self._failure)
-        return CLEAN if self._pool.is_clean else NOT_CLEAN
+        return 0 if self._pool.is_clean else 1
 
     async def _prepare(self, stack: AsyncExitStack) -> None:
         options = self._options
@@ -161,10 +143,6 @@ class Supervisor:
         task = self._group.create_task(service)
         self._services.add(task)
         return task
-
-    def _stop_services(self) -> None:
-        for service in self._services:
-            service.cancel()
 
     async def _work(self) -> None:
         working = asyncio.create_task(self._pool.work(), name="kue child pool")
@@ -215,10 +193,10 @@ class Supervisor:
     def suspend(self) -> None:
         """Suspend this process and all children, as Ctrl-Z does; later resume them."""
         for child in self._pool.children:
-            child.freeze()
+            child.signal_all(signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
         for child in self._pool.children:
-            child.thaw()
+            child.signal_all(signal.SIGCONT)
 
     def _fail(self, failure: StartFailed) -> None:
         self._failure = failure
@@ -232,7 +210,7 @@ class Supervisor:
             logger.info("%s", record(self._options, hello, self._facts))
         elif logger.isEnabledFor(logging.INFO):
             text = banner(self._options, hello, self._facts)
-            await asyncio.to_thread(_write, text)
+            await asyncio.to_thread(sys.stderr.write, text + "\n")
         if self._options.reload and hello.folder is not None:
             await self._reloader.add(hello.folder)
 
@@ -241,10 +219,6 @@ class Supervisor:
             changed = await self._reloader.changes()
             logger.info("%s changed: restarting", _shown(changed))
             self._pool.reload()
-
-
-def _write(text: str) -> None:
-    sys.stderr.write(text + "\n")
 
 
 def _shown(paths: list[str]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, WeakSet
 
 if TYPE_CHECKING:
     from kue.supervisor.child_pool import ChildPool
@@ -29,10 +30,10 @@ class Watchdog:
         self._options = options
         self._pool = pool
         self._looked_at = time.monotonic()
-        self._killing: set[ChildProcess] = set()
-        self._slow: set[ChildProcess] = set()
+        self._killing: WeakSet[ChildProcess] = WeakSet()
+        self._slow: WeakSet[ChildProcess] = WeakSet()
         #: Children that are silent for longer than a lease, and for how long.
-        self._silent: dict[ChildProcess, float] = {}
+        self._silent: WeakKeyDictionary[ChildProcess, float] = WeakKeyDictionary()
 
     async def run(self) -> None:
         while True:
@@ -42,10 +43,6 @@ class Watchdog:
     def _check_all(self) -> None:
         now = time.monotonic()
         elapsed, self._looked_at = now - self._looked_at, now
-        self._slow &= self._pool.children
-        self._killing &= self._pool.children
-        for child in self._silent.keys() - self._pool.children:
-            del self._silent[child]
         for child in list(self._pool.children):
             child.look(elapsed)
             self._log_silence(child)

@@ -20,6 +20,7 @@ from kue.cli.output.console import EXIT_CODES, notices, output, print_message
 from kue.model import settings
 from kue.model.errors import KueError
 from kue.store import store_for
+from kue.supervisor.signals import on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -94,7 +95,11 @@ async def _bench(store: str, bench_store: BenchStore, jobs: int) -> BenchResult:
         finally:
             # A worker that still runs would write again.
             await q.close()
-            await _clear(bench_store)
+            try:
+                await bench_store.clear()
+            except (KueError, OSError) as exc:
+                where = f"look for {NAME}: {bench_store.notice}"
+                print_message(f"not everything was removed ({exc}); {where}")
     return BenchResult(store, durability, jobs, figures)
 
 
@@ -117,43 +122,19 @@ async def _measure(steps: BenchSteps, bench_store: BenchStore) -> BenchFigures:
     return BenchFigures(bulk, together, one, drain, nap, middle, high, weight)
 
 
-async def _clear(bench_store: BenchStore) -> None:
-    """Remove everything that was added; report what cannot be removed, by name."""
-    try:
-        await bench_store.clear()
-    except (KueError, OSError) as exc:
-        print_message(
-            f"not everything was removed ({exc}); look for {NAME}: {bench_store.notice}"
-        )
-
-
 @contextmanager
 def _cancelled_by_signals() -> Iterator[None]:
     """Let Ctrl-C end the measurement, but not the cleanup."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    task = asyncio.current_task()
     assert task is not None, "called by a coroutine"
-    cancel_once = _Once(task.cancel)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, cancel_once)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
-
-class _Once:
-    """Calls a function, the first time only."""
-
-    def __init__(self, action: Callable[[], object]) -> None:
-        self._action = action
-        self._is_done = False
-
-    def __call__(self) -> None:
-        if not self._is_done:
-            self._is_done = True
+    def cancel_once() -> None:
+        if not task.cancelling():
             print_message("stopping; what was added is being removed")
-            self._action()
+            task.cancel()
+
+    with on_signals({signal.SIGINT: cancel_once, signal.SIGTERM: cancel_once}):
+        yield
 
 
 @contextmanager

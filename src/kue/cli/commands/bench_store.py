@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,39 +23,32 @@ WEIGHED = 2_000
 WEIGHT = "weight"
 
 
-class BenchStore(Protocol):
-    """A temporary store for jobs."""
+class BenchStore:
+    """A temporary store for jobs: the memory of this process."""
 
-    #: How to connect to it.
-    settings: Settings
-    #: Where its data is, for the user.
-    notice: str
+    def __init__(self, settings: Settings, notice: str) -> None:
+        #: How to connect to it.
+        self.settings = settings
+        #: Where its data is, for the user.
+        self.notice = notice
 
     async def weigh(self) -> float | None:
         """Return the bytes that a waiting job takes, or None if unknown."""
+        return None
 
     async def clear(self) -> None:
         """Remove everything."""
 
 
-def bench_store_for(config: Settings) -> BenchStore:
-    """Return a temporary store beside the one of *config*."""
-    name = f"{NAME}-{secrets.token_hex(6)}"
-    scheme = urlsplit(config.url).scheme
-    if scheme == "memory":
-        return MemoryBenchStore(config)
-    return (FileBenchStore if scheme == "sqlite" else RedisBenchStore)(config, name)
-
-
-class RedisBenchStore:
+class RedisBenchStore(BenchStore):
     """Keys under a separate prefix, on a server that others may use."""
 
     def __init__(self, config: Settings, prefix: str) -> None:
-        # Eviction does no harm here.
-        self.settings = msgspec.structs.replace(
-            config, prefix=prefix, allow_eviction=True
+        super().__init__(
+            # Eviction does no harm here.
+            msgspec.structs.replace(config, prefix=prefix, allow_eviction=True),
+            f"its keys begin with {{{prefix} and are removed afterwards",
         )
-        self.notice = f"its keys begin with {{{prefix} and are removed afterwards"
         # Imported here, so that commands on SQLite do not need redis.
         from kue.store.redis.temporary_prefix import Namespace
 
@@ -78,7 +71,7 @@ class RedisBenchStore:
             await self._namespace.close()
 
 
-class FileBenchStore:
+class FileBenchStore(BenchStore):
     """Separate files in the folder of the store, and so on the same disk."""
 
     def __init__(self, config: Settings, name: str) -> None:
@@ -86,8 +79,8 @@ class FileBenchStore:
         assert path is not None, "a sqlite URL names a file"
         self._path = path.with_name(f".{name}.db")
         self._scale = path.with_name(f".{name}-weight.db")
-        self.settings = _moved(config, self._path)
-        self.notice = f"in a file beside {path.name}, which is removed afterwards"
+        notice = f"in a file beside {path.name}, which is removed afterwards"
+        super().__init__(_moved(config, self._path), notice)
 
     async def weigh(self) -> float | None:
         async with queue_at(_moved(self.settings, self._scale)) as q:
@@ -103,17 +96,13 @@ class FileBenchStore:
                 path.with_name(path.name + end).unlink(missing_ok=True)
 
 
-class MemoryBenchStore:
-    """The memory of this process."""
-
-    def __init__(self, config: Settings) -> None:
-        self.settings = config
-        self.notice = "in the memory of this process"
-
-    async def weigh(self) -> float | None:
-        return None
-
-    async def clear(self) -> None: ...
+def bench_store_for(config: Settings) -> BenchStore:
+    """Return a temporary store beside the one of *config*."""
+    name = f"{NAME}-{secrets.token_hex(6)}"
+    scheme = urlsplit(config.url).scheme
+    if scheme == "memory":
+        return BenchStore(config, "in the memory of this process")
+    return (FileBenchStore if scheme == "sqlite" else RedisBenchStore)(config, name)
 
 
 def queue_at(config: Settings) -> Kue:

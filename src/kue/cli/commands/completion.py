@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from kue.cli.output.console import Command
+from kue.cli.output.console import EXIT_CODES
 
 #: The variable by which the completion script requests words.
 VARIABLE = "_KUE_COMPLETE"
 
 
-@click.command(cls=Command)
+@click.command(epilog=EXIT_CODES)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from setproctitle import setproctitle
 
 from kue.aio.event_loop import run
-from kue.cli.commands.dashboard_options import DashboardOptions, dashboard_options
 from kue.cli.context import refuse_missing_file, settings_here, url_option
 from kue.cli.output.console import EXIT_CODES, print_message
+from kue.cli.params import PORT_NUMBER, env_option, options
 from kue.client.queue import Kue
 from kue.model import settings
 from kue.supervisor import log_format
@@ -18,6 +21,79 @@ from kue.supervisor.app_loader import BadTarget, load
 
 if TYPE_CHECKING:
     import socket
+
+HOST = "127.0.0.1"
+#: The port of the original Kue's dashboard.
+PORT = 3000
+
+
+class DashboardOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to serve a dashboard."""
+
+    host: str = HOST
+    port: int = PORT
+    prefix: str = ""
+    read_only: bool = False
+    badge: str = ""
+    #: Host names it is reached by, in addition to those of this machine.
+    hosts: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
+    certfile: str | None = None
+    keyfile: str | None = None
+    access_log: bool = False
+    #: Gives access while there are no users; random if empty.
+    token: str = ""
+
+
+_option = partial(env_option, "DASHBOARD")
+#: The options of a `DashboardOptions`, and ``--open``.
+dashboard_options = options(
+    _option(
+        "--host",
+        default=HOST,
+        help="Where to listen: an address, a name, or unix:/path/to/socket.  "
+        "Anything but localhost requires a user: kue user add.",
+    ),
+    _option(
+        "--port", type=PORT_NUMBER, default=PORT, help="Which port; 0 picks a free one."
+    ),
+    _option(
+        "--prefix",
+        default="",
+        help="The path it is served at, such as /jobs; a proxy may strip or keep it.",
+    ),
+    _option("--read-only", is_flag=True, help="Reject every change."),
+    _option(
+        "--badge", default="", metavar="TEXT", help="A label to show, such as staging."
+    ),
+    _option(
+        "--allow-host",
+        "hosts",
+        multiple=True,
+        metavar="NAME",
+        help="A host name it is reached by, beyond this machine's; may be repeated.",
+    ),
+    _option(
+        "--proxy",
+        "proxies",
+        multiple=True,
+        metavar="ADDRESS",
+        help="A proxy or network whose X-Forwarded headers are trusted; may be "
+        "repeated.",
+    ),
+    _option(
+        "--certfile",
+        type=click.Path(dir_okay=False),
+        help="Serve https with this certificate (PEM).",
+    ),
+    _option(
+        "--keyfile",
+        type=click.Path(dir_okay=False),
+        help="The key, if it is not in the certificate's file.",
+    ),
+    _option("--access-log", is_flag=True, help="Log a line for every request."),
+    _option("--open", "opens", is_flag=True, help="Open it in a browser."),
+)
 
 
 @click.command(epilog=EXIT_CODES)
@@ -45,21 +121,16 @@ def dashboard(target: str | None, opens: bool, **given: Any) -> None:
     """
     from kue.cli.commands import dashboard_server
 
-    options = DashboardOptions(**given)
-    q = queue_of(target)
-    with dashboard_server.listener_for(options) as listener:
+    site = DashboardOptions(**given)
+    q = _queue_of(target)
+    with dashboard_server.listener_for(site) as listener:
         log_format.configure("dashboard", format="text", level="INFO")
         setproctitle(f"kue dashboard on {q.store.name}")
-        run(_serve(q, options, listener, opens=opens))
+        run(_serve(q, site, listener, opens=opens))
 
 
-def queue_of(target: str | None) -> Kue:
-    """
-    Return the queue that *target* names: a URL, module:attribute, or nothing.
-
-    Raises:
-        ConfigError: There is no such queue.
-    """
+def _queue_of(target: str | None) -> Kue:
+    """Return the queue that *target* names: a URL, module:attribute, or nothing."""
     if target is not None and "://" not in target:
         try:
             return load(target)[0]
@@ -72,7 +143,7 @@ def queue_of(target: str | None) -> Kue:
 
 
 async def _serve(
-    q: Kue, options: DashboardOptions, listener: socket.socket, *, opens: bool
+    q: Kue, site: DashboardOptions, listener: socket.socket, *, opens: bool
 ) -> None:
     from kue.cli.commands import dashboard_server
 
@@ -82,8 +153,4 @@ async def _serve(
         if opens:
             dashboard_server.open_browser(url)
 
-    async with q:
-        with dashboard_server.stopped_by_signals() as stopping:
-            await dashboard_server.serve(
-                q, options, listener, stopping, on_start=announce
-            )
+    await dashboard_server.serve(q, site, listener, asyncio.Event(), on_start=announce)

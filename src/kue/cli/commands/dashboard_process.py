@@ -23,9 +23,9 @@ from setproctitle import setproctitle
 
 from kue.aio.event_loop import run
 from kue.cli.commands import dashboard_server
-from kue.cli.commands.dashboard_options import DashboardOptions
-from kue.cli.output.console import DONE, MISUSED, REFUSED, UNAVAILABLE, print_message
-from kue.model.errors import ConfigError, KueError, StoreUnavailable
+from kue.cli.commands.dashboard import DashboardOptions
+from kue.cli.output.console import DONE, MISUSED, exit_code_of, print_message
+from kue.model.errors import ConfigError, KueError
 from kue.supervisor import log_format as logs
 from kue.supervisor.app_loader import BadTarget, load
 from kue.supervisor.options import LogFormat
@@ -63,11 +63,7 @@ class DashboardProcess:
         self._is_ending = False
 
     async def keep(self) -> int:
-        """
-        Start it, and restart it when it dies, until `end` is called.
-
-        Returns its exit code then, or when a restart would fail as well.
-        """
+        """Keep it running until `end`, or until a restart would fail as well."""
         while True:
             code = await self._run()
             if self._is_ending or code == MISUSED:
@@ -122,7 +118,10 @@ def main(fd: int) -> int:
         try:
             run(_serve(_queue(request.target), request, listener))
         except KueError as exc:
-            return _fail(exc)
+            if isinstance(exc, BadTarget) and exc.detail:
+                click.echo(exc.detail, err=True, nl=False)
+            print_message(str(exc))
+            return exit_code_of(exc)
     return DONE
 
 
@@ -137,25 +136,12 @@ def _queue(target: str) -> Kue:
 
 
 async def _serve(q: Kue, request: DashboardRequest, listener: socket.socket) -> None:
-    async with q:
-        with dashboard_server.stopped_by_signals() as stopping:
-            # Readable means closed: the parent sends nothing more.
-            loop = asyncio.get_running_loop()
-            loop.add_reader(sys.stdin.fileno(), stopping.set)
-            command = f"up {request.target}"
-            await dashboard_server.serve(
-                q, request.site, listener, stopping, command=command
-            )
-            loop.remove_reader(sys.stdin.fileno())
-
-
-def _fail(exc: KueError) -> int:
-    if isinstance(exc, BadTarget) and exc.detail:
-        click.echo(exc.detail, err=True, nl=False)
-    print_message(str(exc))
-    if isinstance(exc, StoreUnavailable):
-        return UNAVAILABLE
-    return MISUSED if isinstance(exc, ConfigError) else REFUSED
+    # Readable means closed: the parent sends nothing more.
+    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), stopping.set)
+    command = f"up {request.target}"
+    await dashboard_server.serve(q, request.site, listener, stopping, command=command)
+    loop.remove_reader(sys.stdin.fileno())
 
 
 if __name__ == "__main__":

@@ -15,11 +15,12 @@ import tempfile
 import webbrowser
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
-from kue.cli.commands.dashboard_options import HOST
+from kue.cli.commands.dashboard import HOST
 from kue.cli.output.console import print_message, program
 from kue.http.app import create_app
 from kue.http.auth.account_guard import AccountGuard, LocalAccountGuard
@@ -29,42 +30,28 @@ from kue.http.framework.path_prefix import checked
 from kue.http.server.address import ListenAddress, UnprotectedServer
 from kue.http.server.serve import ServeOptions, check, listen, serving
 from kue.model.errors import StoreUnavailable
+from kue.supervisor.signals import on_signals
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.applications import Starlette
 
-    from kue.cli.commands.dashboard_options import DashboardOptions
+    from kue.cli.commands.dashboard import DashboardOptions
     from kue.client.queue import Kue
 
 
-def serve_options(options: DashboardOptions) -> ServeOptions:
-    """
-    Return the options of the HTTP server.
-
-    Raises:
-        ConfigError: They are invalid.
-    """
-    serving = ServeOptions(
-        prefix=checked(options.prefix),
-        proxies=options.proxies,
-        certfile=options.certfile,
-        keyfile=options.keyfile,
-        access_log=options.access_log,
-    )
+def _serve_options(options: DashboardOptions) -> ServeOptions:
+    """Return the options of the HTTP server, or raise `ConfigError`."""
+    checked_options = replace(options, prefix=checked(options.prefix))
+    serving = msgspec.convert(checked_options, ServeOptions, from_attributes=True)
     check(serving)
     return serving
 
 
 def with_token(options: DashboardOptions) -> DashboardOptions:
-    """
-    Return *options* with the start-up token, which all processes share.
-
-    Raises:
-        ConfigError: The token that was given is not fit for use.
-    """
+    """Return *options* with the start-up token, which all processes share."""
     return replace(options, token=StartupToken(options.token).secret)
 
 
@@ -73,43 +60,29 @@ def url(
 ) -> str:
     """Return the address for a browser on this machine, with the start-up token."""
     bound = ListenAddress.bound(listener, options.host)
-    shown = bound.url(
-        scheme=serve_options(options).scheme, prefix=checked(options.prefix)
-    )
+    serving = _serve_options(options)
+    shown = bound.url(scheme=serving.scheme, prefix=serving.prefix)
     if has_users or not options.token or _open_to_others(options, bound) is not None:
         return shown
     return shown + StartupToken(options.token).query
 
 
 def listener_for(options: DashboardOptions) -> socket.socket:
-    """
-    Return a socket that listens at the address of *options*.
-
-    Raises:
-        ConfigError: It cannot listen there, or other options are invalid.
-    """
-    serve_options(options)
+    """Return a socket that listens at the address of *options*, once they are valid."""
+    _serve_options(options)
     return listen(ListenAddress.of(options.host, options.port))
 
 
-async def application(
-    q: Kue,
-    options: DashboardOptions,
-    address: ListenAddress,
-    *,
-    command: str = "dashboard",
+async def _application(
+    q: Kue, options: DashboardOptions, address: ListenAddress, command: str
 ) -> Starlette:
-    """
-    Return the application for *options*, which *command* serves at *address*.
-
-    Raises:
-        UnprotectedServer: Others could reach it without logging in.
-    """
+    """Return the application, or raise if others could reach it without logging in."""
     where = _open_to_others(options, address)
     is_local = where is None
     startup = StartupToken(options.token)
     accounts = LocalAccountGuard(q, startup) if is_local else AccountGuard(q)
-    if where is not None and not await _may_have_users(accounts):
+    # While the store is unavailable, nobody gets in, with or without users.
+    if where is not None and not await _has_users(accounts.users, if_unavailable=True):
         kue = program()
         again = f"{kue} {command} {_options(options)}"
         raise UnprotectedServer(where, (f"{kue} user add NAME --role admin", again))
@@ -141,21 +114,12 @@ def _options(options: DashboardOptions) -> str:
     return " ".join(f"{name} {value}" for name, value in given)
 
 
-async def _may_have_users(accounts: AccountGuard) -> bool:
-    """Return whether there are users; True if the store is unavailable."""
+async def _has_users(users: UserAccounts, *, if_unavailable: bool) -> bool:
+    """Return whether there are users; *if_unavailable* if the store is."""
     try:
-        return bool(await accounts.users.all())
+        return bool(await users.all())
     except StoreUnavailable:
-        # Nobody gets in until it is back, and without users nobody does then either.
-        return True
-
-
-class DashboardServer(NamedTuple):
-    """A running dashboard."""
-
-    #: The address for a browser.
-    url: str
-    server: asyncio.Task[None]
+        return if_unavailable
 
 
 @contextlib.asynccontextmanager
@@ -165,21 +129,22 @@ async def running(
     listener: socket.socket,
     *,
     command: str = "dashboard",
-) -> AsyncIterator[DashboardServer]:
-    """
-    Serve the dashboard of *q* for as long as the context lasts.
-
-    Raises:
-        ConfigError: An option is invalid, or not safe.
-        StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
-    """
+) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
+    """Serve the dashboard of *q* in the context; yield its address and its server."""
     options = with_token(options)
-    is_available = await _try_open(q)
+    is_available = True
+    try:
+        await q.open()
+    except StoreUnavailable as exc:
+        # It may come back.
+        print_message(f"{exc}; the dashboard waits for it")
+        is_available = False
     address = ListenAddress.bound(listener, options.host)
-    app = await application(q, options, address, command=command)
-    async with serving(app, listener, serve_options(options)) as server:
-        has_users = is_available and await _has_users(q)
-        yield DashboardServer(url(options, listener, has_users=has_users), server)
+    app = await _application(q, options, address, command)
+    async with serving(app, listener, _serve_options(options)) as server:
+        users = UserAccounts(q.store)
+        has_users = is_available and await _has_users(users, if_unavailable=False)
+        yield url(options, listener, has_users=has_users), server
 
 
 async def serve(
@@ -191,52 +156,15 @@ async def serve(
     command: str = "dashboard",
     on_start: Callable[[str], object] = lambda url: None,
 ) -> None:
-    """
-    Serve the dashboard of *q* until *stopping*.
-
-    *on_start* is called with its address when it is ready.
-
-    Raises:
-        As `running`.
-    """
-    async with running(q, options, listener, command=command) as one:
-        on_start(one.url)
-        waiting = asyncio.create_task(stopping.wait(), name="kue stop")
-        await asyncio.wait([waiting, one.server], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-
-
-async def _has_users(q: Kue) -> bool:
-    """Return whether there are users; False if the store is unavailable."""
-    try:
-        return bool(await UserAccounts(q.store).all())
-    except StoreUnavailable:
-        return False
-
-
-async def _try_open(q: Kue) -> bool:
-    """Open the store; return False if it is unavailable, which may be temporary."""
-    try:
-        await q.open()
-    except StoreUnavailable as exc:
-        print_message(f"{exc}; the dashboard waits for it")
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def stopped_by_signals() -> Iterator[asyncio.Event]:
-    """Yield an event that SIGINT and SIGTERM set."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    for number in numbers:
-        loop.add_signal_handler(number, stopping.set)
-    try:
-        yield stopping
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+    """Do as `running` until *stopping*, or a signal; *on_start* gets the address."""
+    async with q:
+        with on_signals({signal.SIGINT: stopping.set, signal.SIGTERM: stopping.set}):
+            async with running(q, options, listener, command=command) as (url, server):
+                on_start(url)
+                waiting = asyncio.create_task(stopping.wait(), name="kue stop")
+                tasks = [waiting, server]
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
 
 
 def open_browser(url: str) -> None:

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import click
 
 from kue.aio.event_loop import run
-from kue.cli.commands.dashboard_options import PORT, DashboardOptions
+from kue.cli.commands.dashboard import PORT, DashboardOptions
 from kue.cli.commands.demo_jobs import DemoJobs
 from kue.cli.commands.demo_view import RUNNING, Counts, DemoView, counts_table, view_for
 from kue.cli.output.console import EXIT_CODES, output, print_message, program
+from kue.cli.params import PORT_NUMBER
 from kue.client.queue import Kue
 from kue.model.errors import ConfigError, KueError
 from kue.model.job import UNFINISHED, State
+from kue.supervisor.signals import on_signals
 
 if TYPE_CHECKING:
     import socket
@@ -56,7 +58,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 )
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=PORT_NUMBER,
     help=f"The port of the dashboard; else {PORT}, or a free one if that is taken.",
 )
 @click.option("--no-dashboard", is_flag=True, help="Serve no dashboard.")
@@ -89,18 +91,24 @@ def demo(
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let every signal of ENDING raise, so that the temporary folder is removed."""
+def _ending_signals() -> Iterator[list[signal.Signals]]:
+    """Yield the signals to handle, and restore their handlers afterwards."""
     before = {number: signal.getsignal(number) for number in ENDING}
-    for number, handler in before.items():
-        # If the parent process ignored it, as nohup does with SIGHUP, keep that.
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
     try:
-        yield
+        # If the parent process ignored one, as nohup does with SIGHUP, keep that.
+        yield [number for number in ENDING if before[number] is not signal.SIG_IGN]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let every signal of ENDING raise, so that the temporary folder is removed."""
+    with _ending_signals() as numbers:
+        for number in numbers:
+            signal.signal(number, signal.default_int_handler)
+        yield
 
 
 @contextmanager
@@ -117,8 +125,13 @@ class DemoPlan:
 
     def __init__(self, jobs: int | None, seconds: float | None) -> None:
         self._jobs = jobs
+        self.is_endless = jobs is None
+        self.pace = 1.0
+        if jobs is not None:
+            seconds = seconds or BURST_SECONDS
+            self.pace = seconds / SCRIPT_SECONDS
         #: How long it may take; None is forever.
-        self.seconds = seconds if jobs is None else seconds or BURST_SECONDS
+        self.seconds = seconds
         self._random = random.Random(3)
 
     def __str__(self) -> str:
@@ -127,15 +140,6 @@ class DemoPlan:
         if self.seconds is None:
             return "jobs until Ctrl-C"
         return f"jobs for {self.seconds:g} seconds"
-
-    @property
-    def is_endless(self) -> bool:
-        return self._jobs is None
-
-    def demo_jobs(self, q: Kue) -> DemoJobs:
-        if self._jobs is None or self.seconds is None:
-            return DemoJobs(q)
-        return DemoJobs(q, pace=self.seconds / SCRIPT_SECONDS)
 
     async def feed(self, q: Kue, jobs: DemoJobs) -> None:
         """Add jobs."""
@@ -168,7 +172,7 @@ async def _demo(
     console = output()
     async with Kue(url) as q:
         print_message(f"{plan}; {await q.open()}")
-        jobs = plan.demo_jobs(q)
+        jobs = DemoJobs(q, pace=plan.pace)
         async with _dashboard(q, listener, opens=opens) as link:
             chosen = view_for(console, link, is_brief=plan.is_endless)
             with chosen as view, _ended_by_signal() as ended:
@@ -205,11 +209,11 @@ async def _dashboard(
     from kue.cli.commands import dashboard_server
 
     options = DashboardOptions(badge="demo")
-    async with dashboard_server.running(q, options, listener) as one:
-        print_message(f"the dashboard is at {one.url}")
+    async with dashboard_server.running(q, options, listener) as (url, _):
+        print_message(f"the dashboard is at {url}")
         if opens:
-            dashboard_server.open_browser(one.url)
-        yield one.url
+            dashboard_server.open_browser(url)
+        yield url
 
 
 async def _watch(
@@ -223,9 +227,9 @@ async def _watch(
     try:
         async with asyncio.TaskGroup() as group:
             fed = group.create_task(feeding)
-            tasks = [
+            tasks: list[asyncio.Task[Any]] = [
                 group.create_task(_show_until_done(q, view, fed)),
-                group.create_task(_until(ended)),
+                group.create_task(ended.wait()),
             ]
             events = group.create_task(_show_events(q, view))
             await asyncio.wait(
@@ -254,24 +258,14 @@ async def _show_events(q: Kue, view: DemoView) -> None:
         view.show_event(event)
 
 
-async def _until(ended: asyncio.Event) -> None:
-    await ended.wait()
-
-
 @contextmanager
 def _ended_by_signal() -> Iterator[asyncio.Event]:
     ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    before = {number: signal.getsignal(number) for number in ENDING}
-    handled = [number for number in ENDING if before[number] is not signal.SIG_IGN]
-    for number in handled:
-        loop.add_signal_handler(number, ended.set)
-    try:
+    with (
+        _ending_signals() as numbers,
+        on_signals(dict.fromkeys(numbers, ended.set)),
+    ):
         yield ended
-    finally:
-        for number in handled:
-            loop.remove_signal_handler(number)
-            signal.signal(number, before[number])
 
 
 def _unfinished(counts: Counts) -> int:

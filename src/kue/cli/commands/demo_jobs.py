@@ -39,14 +39,9 @@ HOOKS = (
 
 
 class DemoJobs:
-    """
-    Makes the jobs of the demo and handles them.
+    """Makes the jobs of the demo and handles them; *pace* scales all durations."""
 
-    Args:
-        pace: A factor for all durations: 0.1 is ten times as fast.
-    """
-
-    def __init__(self, q: Kue, *, pace: float = 1.0) -> None:
+    def __init__(self, q: Kue, *, pace: float) -> None:
         self._q = q
         self._pace = pace
         # A fixed seed, so that every run shows the same demo.

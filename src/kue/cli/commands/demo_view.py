@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Self
 
 import click
 from rich.console import Group
@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from kue.cli.output.listing import count
 from kue.model.events import Event, Kind
 from kue.model.job import State
 
@@ -52,11 +53,15 @@ RUNNING = 5
 COUNTS_SECONDS = 2.0
 
 
-class DemoView(Protocol):
-    """Displays the demo."""
+class DemoView:
+    """Displays the demo; this one shows nothing."""
 
-    def __enter__(self) -> DemoView: ...
-    def __exit__(self, *exc: object) -> None: ...
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
     def show_event(self, event: Event) -> None:
         """Show that something happened."""
 
@@ -64,32 +69,19 @@ class DemoView(Protocol):
         """Show the current counts and running jobs."""
 
 
-class LinesView:
+class LinesView(DemoView):
     """One line per event, for pipes and CI."""
-
-    def __enter__(self) -> LinesView:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
 
     def show_event(self, event: Event) -> None:
         if event.kind not in QUIET:
             click.echo(_line(event).plain)
 
-    def show(self, counts: Counts, running: Sequence[Job]) -> None:
-        # Counts would drown the events.
-        pass
 
-
-class BriefView(LinesView):
+class BriefView(DemoView):
     """A line of counts every few seconds, where events would be too many."""
 
     def __init__(self) -> None:
         self._next = 0.0
-
-    def show_event(self, event: Event) -> None:
-        pass
 
     def show(self, counts: Counts, running: Sequence[Job]) -> None:
         if counts and time.monotonic() >= self._next:
@@ -97,7 +89,7 @@ class BriefView(LinesView):
             click.echo(_counts_line(counts))
 
 
-class LiveView:
+class LiveView(DemoView):
     """Tables that are redrawn continuously."""
 
     def __init__(self, console: Console, link: str) -> None:
@@ -105,7 +97,7 @@ class LiveView:
         self._live = Live(console=console, refresh_per_second=10, transient=True)
         self._latest: deque[Event] = deque(maxlen=LATEST)
 
-    def __enter__(self) -> LiveView:
+    def __enter__(self) -> Self:
         self._live.start()
         return self
 
@@ -140,7 +132,7 @@ def counts_table(counts: Counts) -> Table:
     for state in shown:
         table.add_column(state.value, justify="right")
     for type, states in sorted(counts.items()):
-        table.add_row(type, *(_number(states.get(state, 0)) for state in shown))
+        table.add_row(type, *(count(states.get(state, 0)).shown for state in shown))
     return table
 
 
@@ -149,10 +141,6 @@ def _sums(counts: Counts) -> dict[State, int]:
         state: sum(states.get(state, 0) for states in counts.values())
         for state in SHOWN
     }
-
-
-def _number(number: int) -> str:
-    return f"{number:,}" if number else "·"
 
 
 def _counts_line(counts: Counts) -> str:

@@ -27,7 +27,7 @@ from kue.cli.unknown_names import print_unhandled_types
 from kue.model import settings
 from kue.model.errors import StoreCorrupt
 from kue.store import store_for
-from kue.store.values import Finding, Report
+from kue.store.values import Finding
 
 if TYPE_CHECKING:
     from kue.store.contract import Store
@@ -72,10 +72,21 @@ def doctor(
 
 
 async def _examine(store: Store, *, repair: bool) -> DoctorReport:
+    console = notices()
+    progress = Progress(
+        console=console, transient=True, disable=not console.is_terminal
+    )
     try:
         durability = await store.open()
         print_message(f"{store.name}: {durability}")
-        report = await _check(store, repair=repair)
+        with progress:
+            task = progress.add_task("Checking jobs", total=None)
+            report = await store.check(
+                repair=repair,
+                on_progress=lambda done, total: progress.update(
+                    task, completed=done, total=total
+                ),
+            )
         if repair:
             await note_command(store, None)
         # Unreadable data is a finding already.
@@ -86,50 +97,30 @@ async def _examine(store: Store, *, repair: bool) -> DoctorReport:
     return DoctorReport(store.name, durability, report.jobs, report.findings)
 
 
-async def _check(store: Store, *, repair: bool) -> Report:
-    console = notices()
-    with Progress(
-        console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task("Checking jobs", total=None)
-        return await store.check(
-            repair=repair,
-            on_progress=lambda done, total: progress.update(
-                task, completed=done, total=total
-            ),
-        )
-
-
 def _show(found: DoctorReport, *, as_json: bool) -> None:
     console = output()
     if as_json:
         click.echo(msgspec.json.encode(found))
     elif found.findings and console.is_terminal:
-        console.print(_table(found.findings))
+        table = Table("Finding", "Job", "Problem", "Repair")
+        for finding in found.findings:
+            # As Text: a job's data may look like markup.
+            table.add_row(*map(Text, _cells(finding)))
+        console.print(table)
     else:
         for finding in found.findings:
             click.echo("\t".join(_cells(finding)))
 
 
-def _table(findings: tuple[Finding, ...]) -> Table:
-    table = Table("Finding", "Job", "Problem", "Repair")
-    for finding in findings:
-        # As Text: a job's data may look like markup.
-        table.add_row(*(Text(cell) for cell in _cells(finding)))
-    return table
-
-
 def _cells(finding: Finding) -> tuple[str, str, str, str]:
     job = "" if finding.job_id is None else str(finding.job_id)
-    return finding.code, job, _flat(finding.message), _flat(_repair(finding))
-
-
-def _repair(finding: Finding) -> str:
     if finding.repaired:
-        return f"done: {finding.repair}"
-    if finding.repair:
-        return f"--repair would: {finding.repair}"
-    return "a person must decide"
+        repair = f"done: {finding.repair}"
+    elif finding.repair:
+        repair = f"--repair would: {finding.repair}"
+    else:
+        repair = "a person must decide"
+    return finding.code, job, _flat(finding.message), _flat(repair)
 
 
 def _flat(text: str) -> str:

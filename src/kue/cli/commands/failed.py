@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from kue.cli.commands.job.change import delay_option, each, ids_argument, results_json
 from kue.cli.context import changes, json_option, noun, reads
-from kue.cli.output.console import DONE, Command, confirm, print_message, yes_option
-from kue.cli.output.listing import (
-    Column,
-    Listing,
-    Row,
-    ago,
-    count,
-    progress_bar,
-    show_json,
-)
+from kue.cli.output.console import DONE, confirm, print_message, yes_option
+from kue.cli.output.listing import Column, Listing, ago, count, progress_bar, show_json
 from kue.cli.output.text import jobs
 from kue.cli.params import (
     DURATION,
@@ -43,22 +35,22 @@ if TYPE_CHECKING:
     from kue.model.job import Job
     from kue.store.values import ErrorGroup
 
-__all__ = ["failed"]
-
-COLUMNS = (
-    Column("id", is_number=True),
-    Column("type", wraps=True),
-    Column("failed", rank=1),
-    Column("attempts", is_number=True, rank=2),
-    Column("error", is_long=True),
+COLUMNS: tuple[Column[Job], ...] = (
+    Column("id", lambda job: job.id, is_number=True),
+    Column("type", lambda job: job.type, wraps=True),
+    Column("failed", lambda job: ago(job.ended_at or job.updated_at), rank=1),
+    Column("attempts", lambda job: job.attempts, is_number=True, rank=2),
+    Column("error", lambda job: job.error.summary if job.error else "", is_long=True),
 )
-GROUPS = (
-    Column("jobs", is_number=True),
-    Column("type"),
-    Column("first", rank=2),
-    Column("last", rank=1),
-    Column("job", is_number=True),
-    Column("error", is_long=True),
+GROUPS: tuple[Column[ErrorGroup], ...] = (
+    Column("jobs", lambda group: count(group.count), is_number=True),
+    Column("type", lambda group: group.type),
+    Column("first", lambda group: ago(group.first_at), rank=2),
+    Column("last", lambda group: ago(group.last_at), rank=1),
+    Column("job", lambda group: group.job_id, is_number=True),
+    Column(
+        "error", lambda one: f"{one.kind}: {one.message or '(others)'}", is_long=True
+    ),
 )
 _filter_options = options(
     click.option("--type", type=TYPE, help="Only jobs of this type."),
@@ -74,12 +66,7 @@ async def _selected(
     since: datetime | timedelta | None = None,
     until: timedelta | None = None,
 ) -> Selection:
-    """
-    Return the selection that the options describe.
-
-    Raises:
-        UnknownName: There is no such type.
-    """
+    """Return the selection that the options describe."""
     await check_type(q, type)
     return Selection(
         type=type,
@@ -90,27 +77,19 @@ async def _selected(
 
 
 async def _failed_count(q: Kue, wanted: Selection) -> int | None:
-    """Return how many jobs are _selected, or None if each would have to be read."""
+    """Return how many jobs are selected, or None if each would have to be read."""
     if wanted.error is None and wanted.since is None and wanted.until is None:
         return await q.count(State.FAILED, wanted.type)
     return None
 
 
-@click.command("list", cls=Command)
+@reads
 @_filter_options
 @click.option("--by-error", is_flag=True, help="Group and count them by error.")
 @limit_options
 @json_option(help="Write one JSON object per line: the job, or the group.")
-@reads
 async def list_(
-    q: Kue,
-    type: str | None,
-    error: str | None,
-    since: datetime | timedelta | None,
-    by_error: bool,
-    limit: int,
-    every: bool,
-    as_json: bool,
+    q: Kue, by_error: bool, limit: int, every: bool, as_json: bool, **filters: Any
 ) -> None:
     """
     List failed jobs, the newest first.
@@ -123,21 +102,19 @@ async def list_(
       kue failed list --since 1h
       kue failed list --by-error --type email
     """
-    wanted = await _selected(q, type, error, since)
-    most = None if every else limit
-    if by_error:
-        await _list_groups(q, wanted, most, as_json=as_json)
-    else:
-        await _list_jobs(q, wanted, most, as_json=as_json)
+    wanted = await _selected(q, **filters)
+    show = _list_groups if by_error else _list_jobs
+    await show(q, wanted, None if every else limit, as_json=as_json)
 
 
 async def _list_jobs(
     q: Kue, wanted: Selection, most: int | None, *, as_json: bool
 ) -> None:
-    listing, now, shown = Listing(*COLUMNS, as_json=as_json), await q.now(), 0
+    listing = Listing(COLUMNS, job_detail, as_json=as_json)
+    now, shown = await q.now(), 0
     async for found in q.ended(wanted, descending=True):
         part = found if most is None else found[: most - shown]
-        listing.show(_row(job, now) for job in part)
+        listing.show(part, now=now)
         shown += len(part)
         if shown == most:
             print_message(f"these are the newest {most:,}; --all shows all")
@@ -149,58 +126,27 @@ async def _list_groups(
 ) -> None:
     with progress_bar("Reading jobs", await _failed_count(q, wanted)) as update:
         groups = await q.group_errors(wanted, on_progress=update)
-    now = await q.now()
-    listing = Listing(*GROUPS, as_json=as_json)
-    listing.show(_group_row(group, now) for group in groups[:most])
+    listing = Listing(GROUPS, msgspec.structs.asdict, as_json=as_json)
+    listing.show(groups[:most], now=await q.now())
     if most is not None and len(groups) > most:
         print_message(
             f"these are {most} of {len(groups):,} errors; --all shows all there are"
         )
 
 
-def _row(job: Job, now: int) -> Row:
-    return Row(
-        [
-            str(job.id),
-            job.type,
-            ago(job.ended_at or job.updated_at, now),
-            str(job.attempts),
-            job.error.summary if job.error else "",
-        ],
-        partial(job_detail, job),
-    )
-
-
-def _group_row(group: ErrorGroup, now: int) -> Row:
-    return Row(
-        [
-            count(group.count),
-            group.type,
-            ago(group.first_at, now),
-            ago(group.last_at, now),
-            str(group.job_id),
-            f"{group.kind}: {group.message or '(others)'}",
-        ],
-        partial(msgspec.structs.asdict, group),
-    )
-
-
-@click.command(cls=Command)
+@changes
 @click.argument("ids", metavar="[ID...]", type=JOB_IDS, nargs=-1)
 @click.option("--all", "every", is_flag=True, help="All that match.")
 @_filter_options
 @delay_option
 @json_option(help="Write JSON: an object for each ID, or one of numbers for --all.")
-@changes
 async def retry(
     q: Kue,
     ids: tuple[int | str, ...],
     every: bool,
-    type: str | None,
-    error: str | None,
-    since: datetime | timedelta | None,
     delay: timedelta | None,
     as_json: bool,
+    **filters: Any,
 ) -> int:
     """
     Requeue failed jobs; their attempts count from zero.
@@ -214,13 +160,13 @@ async def retry(
     """
     if bool(ids) is every:
         raise click.UsageError("give job ids, or --all")
-    if ids and any((type, error, since)):
+    if ids and any(filters.values()):
         raise click.UsageError("--type, --error and --since go with --all")
     if ids:
         act = partial(q.retry_many, delay=delay or 0, states={State.FAILED})
         now = State.DELAYED if delay else State.WAITING
         return await each(ids, act, now=now, as_json=as_json)
-    wanted = await _selected(q, type, error, since)
+    wanted = await _selected(q, **filters)
     with progress_bar("Retrying jobs", await _failed_count(q, wanted)) as update:
         summary = await q.retry_all(wanted, delay=delay or 0, on_progress=update)
     _print_summary("retried", summary, as_json=as_json)
@@ -231,19 +177,17 @@ def _print_summary(did: str, summary: BulkSummary, *, as_json: bool) -> None:
     """Print how many of the jobs that matched were changed."""
     if as_json:
         show_json({did: summary.done, "changed": summary.changed, "held": summary.held})
-    changed = f"; {summary.changed:,} had changed, skipped" if summary.changed else ""
-    held = (
-        f"; {summary.held:,} stay failed: another job has their unique key"
-        if summary.held
-        else ""
-    )
-    print_message(f"{did} {jobs(summary.done, 'failed job')}{changed}{held}")
+    message = f"{did} {jobs(summary.done, 'failed job')}"
+    if summary.changed:
+        message += f"; {summary.changed:,} had changed, skipped"
+    if summary.held:
+        message += f"; {summary.held:,} stay failed: another job has their unique key"
+    print_message(message)
 
 
-@click.command(cls=Command)
+@changes
 @ids_argument
 @results_json
-@changes
 async def forget(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
     """
     Remove failed jobs permanently.
@@ -258,11 +202,10 @@ async def forget(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
     return await each(ids, act, now="removed", as_json=as_json)
 
 
-@click.command(cls=Command)
+@changes
 @click.option("--type", type=TYPE, help="Only jobs of this type.")
 @yes_option
 @json_option(help="Write one JSON object of numbers.")
-@changes
 async def flush(q: Kue, type: str | None, yes: bool, as_json: bool) -> None:
     """
     Remove all failed jobs permanently.
@@ -282,7 +225,7 @@ async def flush(q: Kue, type: str | None, yes: bool, as_json: bool) -> None:
     _print_summary("removed", BulkSummary(removed), as_json=as_json)
 
 
-@click.command(cls=Command)
+@changes
 @click.option(
     "--older-than",
     type=DURATION,
@@ -291,7 +234,6 @@ async def flush(q: Kue, type: str | None, yes: bool, as_json: bool) -> None:
 )
 @click.option("--type", type=TYPE, help="Only jobs of this type.")
 @json_option(help="Write one JSON object of numbers.")
-@changes
 async def prune(q: Kue, older_than: timedelta, type: str | None, as_json: bool) -> None:
     """
     Remove old failed jobs permanently.

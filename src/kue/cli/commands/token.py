@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -11,34 +9,33 @@ import msgspec
 
 from kue.cli.audit import login
 from kue.cli.context import adds, as_usage_error, changes, json_option, noun, reads
-from kue.cli.output.console import Command, print_message
-from kue.cli.output.listing import Column, Listing, Row, show_one
+from kue.cli.output.console import print_message
+from kue.cli.output.listing import Column, Listing, show_one
 from kue.cli.output.text import iso
-from kue.cli.params import TIME
+from kue.cli.params import TIME, moment_of
 from kue.http.auth.roles import Scope
 from kue.http.auth.tokens import ApiTokens
-from kue.model.duration import epoch_ms, milliseconds
 
 if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
     from kue.client.queue import Kue
     from kue.http.auth.tokens import ApiToken
     from kue.model.payload import JSON
 
-__all__ = ["token"]
-
-COLUMNS = (
-    Column("id"),
-    Column("name", wraps=True),
-    Column("scopes", wraps=True),
-    Column("by", wraps=True, rank=3),
-    Column("made", rank=2),
-    Column("until"),
-    Column("used", rank=1),
+COLUMNS: tuple[Column[ApiToken], ...] = (
+    Column("id", lambda one: one.id),
+    Column("name", lambda one: one.name, wraps=True),
+    Column("scopes", lambda one: ", ".join(one.scopes), wraps=True),
+    Column("by", lambda one: one.by, wraps=True, rank=3),
+    Column("made", lambda one: iso(one.created_at), rank=2),
+    Column("until", lambda one: one.until and iso(one.until)),
+    Column("used", lambda one: one.used_at and iso(one.used_at), rank=1),
 )
 SCOPES = click.Choice([scope.value for scope in Scope])
 
 
-@click.command(cls=Command)
+@adds
 @click.argument("name")
 @click.option(
     "--scope",
@@ -50,7 +47,6 @@ SCOPES = click.Choice([scope.value for scope in Scope])
 )
 @click.option("--expires", type=TIME, help="When it expires: 90d, or a time.")
 @json_option(help="Write one JSON object: the fields of kue token list, and secret.")
-@adds
 async def add(
     q: Kue,
     name: str,
@@ -67,11 +63,7 @@ async def add(
       kue token add shop --scope enqueue --expires 90d
       kue token add grafana --scope read
     """
-    until: int | None = None
-    if isinstance(expires, datetime):
-        until = epoch_ms(expires, field="expires")
-    elif expires is not None:
-        until = await q.now() + milliseconds(expires)
+    until = await moment_of(q, expires, ahead=True)
     with as_usage_error():
         made, secret = await ApiTokens(q.store).add(
             name, map(Scope, scopes), by=login(), until=until
@@ -81,12 +73,11 @@ async def add(
     print_message("this is the only time that the token is shown")
 
 
-@click.command("list", cls=Command)
+@reads
 @json_option(
     help="Write one JSON object per line: id, name, scopes, by, created_at, until, "
     "used_at."
 )
-@reads
 async def list_(q: Kue, as_json: bool) -> None:
     """
     List tokens, without their secrets.
@@ -97,15 +88,14 @@ async def list_(q: Kue, as_json: bool) -> None:
       kue token list
     """
     tokens = await ApiTokens(q.store).all()
-    Listing(*COLUMNS, as_json=as_json).show(_row(one) for one in tokens)
+    Listing(COLUMNS, _item, as_json=as_json).show(tokens)
     if not tokens:
         print_message("there are no tokens; kue token add creates one")
 
 
-@click.command(cls=Command)
+@changes
 @click.argument("id")
 @json_option(help="Write one JSON object: id, name, revoked.")
-@changes
 async def revoke(q: Kue, id: str, as_json: bool) -> None:
     """
     Revoke a token, with immediate effect.  ID is what kue token list shows.
@@ -116,13 +106,6 @@ async def revoke(q: Kue, id: str, as_json: bool) -> None:
     revoked = await ApiTokens(q.store).remove(id)
     item = {"id": revoked.id, "name": revoked.name, "revoked": True}
     show_one(item, revoked.id, revoked.name, "revoked", as_json=as_json)
-
-
-def _row(one: ApiToken) -> Row:
-    moments = (one.created_at, one.until, one.used_at)
-    times = ["" if moment is None else iso(moment) for moment in moments]
-    cells = [one.id, one.name, ", ".join(one.scopes), one.by, *times]
-    return Row(cells, partial(_item, one))
 
 
 def _item(one: ApiToken) -> dict[str, JSON]:

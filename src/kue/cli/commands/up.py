@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kue.cli.commands.dashboard_options import dashboard_options, pop_dashboard_options
+from kue.cli.commands.dashboard import DashboardOptions, dashboard_options
 from kue.cli.commands.worker import options_of, run, worker
 from kue.cli.output.console import EXIT_CODES, print_message
 from kue.supervisor.supervisor import Supervisor
@@ -16,17 +16,13 @@ from kue.supervisor.supervisor import Supervisor
 if TYPE_CHECKING:
     import socket
 
-    from kue.cli.commands.dashboard_options import DashboardOptions
-    from kue.cli.commands.dashboard_process import DashboardProcess
     from kue.supervisor.options import SupervisorOptions
-
-#: An option that makes no sense with a dashboard, which keeps running.
-LEFT_OUT = frozenset({"burst"})
 
 
 @click.command(
     epilog=EXIT_CODES,
-    params=[param for param in worker.params if param.name not in LEFT_OUT],
+    # A dashboard keeps running, also when there is nothing left to do.
+    params=[param for param in worker.params if param.name != "burst"],
 )
 @dashboard_options
 @click.pass_context
@@ -51,36 +47,35 @@ def up(context: click.Context, /, **given: Any) -> None:
     from kue.cli.commands import dashboard_server
 
     opens = given.pop("opens")
-    dashboard = dashboard_server.with_token(pop_dashboard_options(given))
+    names = [name for name in DashboardOptions.__struct_fields__ if name in given]
+    site = DashboardOptions(**{name: given.pop(name) for name in names})
+    site = dashboard_server.with_token(site)
     options = options_of(**given)
-    with dashboard_server.listener_for(dashboard) as listener:
-        url = dashboard_server.url(dashboard, listener)
+    with dashboard_server.listener_for(site) as listener:
+        url = dashboard_server.url(site, listener)
         # Now: workers log before the banner, which repeats the address.
         print_message(f"the dashboard is at {url}")
         if opens:
             dashboard_server.open_browser(url)
-        supervise = partial(_up, dashboard=dashboard, listener=listener, url=url)
+        supervise = partial(_up, site=site, listener=listener, url=url)
         context.exit(run(options, supervise))
 
 
 async def _up(
     options: SupervisorOptions,
     *,
-    dashboard: DashboardOptions,
+    site: DashboardOptions,
     listener: socket.socket,
     url: str,
 ) -> int:
+    """Run both, stop both when one ends, and return its exit code."""
     from kue.cli.commands.dashboard_process import DashboardProcess, DashboardRequest
 
     request = DashboardRequest(
-        options.target, dashboard, options.log_format, options.log_level
+        options.target, site, options.log_format, options.log_level
     )
+    dashboard = DashboardProcess(request, listener)
     supervisor = Supervisor(options, facts=[("dashboard", url)])
-    return await _both(supervisor, DashboardProcess(request, listener))
-
-
-async def _both(supervisor: Supervisor, dashboard: DashboardProcess) -> int:
-    """Run both, stop both when one ends, and return its exit code."""
     working = asyncio.create_task(supervisor.run(), name="kue workers")
     keeping = asyncio.create_task(dashboard.keep(), name="kue dashboard")
     await asyncio.wait([working, keeping], return_when=asyncio.FIRST_COMPLETED)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kue.cli.context import adds, as_usage_error, changes, json_option, noun, reads
 from kue.cli.input import read_all
-from kue.cli.output.console import Command, confirm, print_message, yes_option
-from kue.cli.output.listing import Column, Listing, Row, show_one
+from kue.cli.output.console import confirm, print_message, yes_option
+from kue.cli.output.listing import Column, Listing, show_one
 from kue.cli.output.text import iso
 from kue.http.auth.account_records import NameTaken
 from kue.http.auth.passwords import check_password
@@ -23,19 +22,20 @@ if TYPE_CHECKING:
     from kue.http.auth.users import UserAccount
     from kue.model.payload import JSON
 
-__all__ = ["user"]
-
-COLUMNS = (Column("name"), Column("role"), Column("since"))
+COLUMNS: tuple[Column[UserAccount], ...] = (
+    Column("name", lambda account: account.name),
+    Column("role", lambda account: account.role.label),
+    Column("since", lambda account: iso(account.created_at)),
+)
 ROLES = click.Choice([role.label for role in Role])
 
 one_json = json_option(help="Write one JSON object: name, role, created_at.")
 
 
-@click.command(cls=Command)
+@adds
 @click.argument("name")
 @click.option("--role", type=ROLES, default="viewer", help="The role; else viewer.")
 @one_json
-@adds
 async def add(q: Kue, name: str, role: str, as_json: bool) -> None:
     """
     Add a user.
@@ -54,9 +54,8 @@ async def add(q: Kue, name: str, role: str, as_json: bool) -> None:
     _show(account, "added", as_json=as_json)
 
 
-@click.command("list", cls=Command)
-@json_option(help="Write one JSON object per line: name, role, created_at.")
 @reads
+@json_option(help="Write one JSON object per line: name, role, created_at.")
 async def list_(q: Kue, as_json: bool) -> None:
     """
     List users.
@@ -67,16 +66,15 @@ async def list_(q: Kue, as_json: bool) -> None:
       kue user list
     """
     accounts = await UserAccounts(q.store).all()
-    Listing(*COLUMNS, as_json=as_json).show(_row(account) for account in accounts)
+    Listing(COLUMNS, _item, as_json=as_json).show(accounts)
     if not accounts:
         print_message("there are no users; kue user add adds one")
 
 
-@click.command(cls=Command)
+@changes
 @click.argument("name")
 @click.argument("role", type=ROLES)
 @one_json
-@changes
 async def role(q: Kue, name: str, role: str, as_json: bool) -> None:
     """
     Change the role of a user to ROLE: viewer, operator or admin.
@@ -88,10 +86,9 @@ async def role(q: Kue, name: str, role: str, as_json: bool) -> None:
     _show(account, "changed", as_json=as_json)
 
 
-@click.command(cls=Command)
+@changes
 @click.argument("name")
 @one_json
-@changes
 async def password(q: Kue, name: str, as_json: bool) -> None:
     """
     Change the password of a user, and end all their sessions.
@@ -108,11 +105,10 @@ async def password(q: Kue, name: str, as_json: bool) -> None:
     _show(account, "changed", as_json=as_json)
 
 
-@click.command(cls=Command)
+@changes
 @click.argument("name")
 @yes_option
 @json_option(help="Write one JSON object: name, removed.")
-@changes
 async def remove(q: Kue, name: str, yes: bool, as_json: bool) -> None:
     """
     Remove a user, and end all their sessions.
@@ -141,11 +137,6 @@ def _password() -> str:
         raise ValueError("the password is not UTF-8") from None
     check_password(text)
     return text
-
-
-def _row(account: UserAccount) -> Row:
-    cells = [account.name, account.role.label, iso(account.created_at)]
-    return Row(cells, partial(_item, account))
 
 
 def _item(account: UserAccount) -> JSON:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 from setproctitle import setproctitle
 
 from kue.cli.output.console import EXIT_CODES, REFUSED, print_message
-from kue.cli.params import DURATION, Parsed
+from kue.cli.params import DURATION, PORT_NUMBER, POSITIVE, Parsed, env_option
 from kue.model.errors import ConfigError
 from kue.supervisor import log_format
 from kue.supervisor.app_loader import split
@@ -47,26 +48,15 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
-def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    """Return a click option with the environment variable KUE_WORKER_<NAME>."""
-    name = names[-1].removeprefix("--").replace("-", "_")
-    return click.option(
-        *names, envvar=f"KUE_WORKER_{name.upper()}", show_envvar=True, **settings
-    )
+option = partial(env_option, "WORKER")
 
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("target", envvar="KUE_APP")
-@option(
-    "--processes",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="How many processes run jobs.",
-)
+@option("--processes", type=POSITIVE, default=1, help="How many processes run jobs.")
 @option(
     "--concurrency",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     help="Jobs at once in each process; else as the tasks define.",
 )
 @option(
@@ -83,7 +73,7 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
 @option("--burst", is_flag=True, help="Exit when there is nothing left to do.")
 @option(
     "--max-jobs",
-    type=click.IntRange(min=1),
+    type=POSITIVE,
     help="Replace a process after about this many jobs.",
 )
 @option("--max-age", type=DURATION, help="Replace a process after this time: 6h.")
@@ -96,14 +86,12 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     "--grace",
     type=DURATION,
     default=f"{GRACE_SECONDS:g}s",
-    show_default=True,
     help="How long jobs may run on after a stop; then they are requeued.",
 )
 @option(
     "--stuck-after",
     type=DURATION,
     default=f"{STUCK_SECONDS / 60:g}m",
-    show_default=True,
     help="Kill a process whose event loop is blocked for this long; 0 is never.",
 )
 @option("--reload", is_flag=True, help="Restart when code changes; for development.")
@@ -113,21 +101,13 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     help="Touch this file every second while healthy, else remove it.",
 )
 @option(
-    "--health-port",
-    type=click.IntRange(0, 65535),
-    help="Serve /healthz and /readyz on this port.",
+    "--health-port", type=PORT_NUMBER, help="Serve /healthz and /readyz on this port."
 )
-@option(
-    "--health-host",
-    default="127.0.0.1",
-    show_default=True,
-    help="The address for --health-port.",
-)
+@option("--health-host", default="127.0.0.1", help="The address for --health-port.")
 @option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
-    show_default=True,
     help="How log records are written to standard error.",
 )
 @option(
@@ -155,8 +135,7 @@ def worker(context: click.Context, /, **given: Any) -> None:
     at once, a third one kills.  SIGHUP replaces the processes one after the other; new
     ones load the current code.
     """
-    options = options_of(**given)
-    context.exit(run(options, _supervise))
+    context.exit(run(options_of(**given), _supervise))
 
 
 def options_of(
@@ -170,29 +149,21 @@ def options_of(
     verbose: int,
     **given: Any,
 ) -> SupervisorOptions:
-    """
-    Return the options given on the command line.
-
-    Raises:
-        BadTarget, click.UsageError: They are invalid.
-    """
+    """Return the options given on the command line."""
     split(target)
     if given["strict"] and given["concurrency"] is None:
         raise click.UsageError(
             "--strict needs --concurrency: without it, types do not compete"
         )
+    level = log_level or LEVELS[max(-2, min(verbose - quiet, 1))]
     return SupervisorOptions(
         target=target,
         max_age=max_age.total_seconds() if max_age else None,
         grace=grace.total_seconds(),
         stuck_after=stuck_after.total_seconds(),
-        log_level=(log_level or _level(verbose - quiet)).upper(),
+        log_level=level.upper(),
         **given,
     )
-
-
-def _level(loudness: int) -> str:
-    return LEVELS[max(-2, min(loudness, 1))]
 
 
 def run(
@@ -213,18 +184,14 @@ def run(
             # Not uvloop: there is little to do, and it takes memory.
             return asyncio.run(supervise(options))
     except NotStarted as exc:
-        _print_error(options, exc)
+        if options.log_format == "json":
+            log_format.logger.error("%s", exc, extra={"detail": exc.detail})
+            return REFUSED
+        if exc.detail:
+            click.echo(exc.detail, err=True)
+        print_message(f"cannot run the jobs of {options.target}: {exc}")
         return REFUSED
 
 
 async def _supervise(options: SupervisorOptions) -> int:
     return await Supervisor(options).run()
-
-
-def _print_error(options: SupervisorOptions, exc: NotStarted) -> None:
-    if options.log_format == "json":
-        log_format.logger.error("%s", exc, extra={"detail": exc.detail})
-        return
-    if exc.detail:
-        click.echo(exc.detail, err=True)
-    print_message(f"cannot run the jobs of {options.target}: {exc}")

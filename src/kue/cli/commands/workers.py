@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -12,122 +12,34 @@ from rich.live import Live
 
 from kue.cli.commands.queue.change import pause_end, pause_now, pause_options
 from kue.cli.context import changes, json_option, reads, url_option
-from kue.cli.output.console import (
-    DONE,
-    REFUSED,
-    Command,
-    NounGroup,
-    output,
-    print_message,
-)
+from kue.cli.output.console import DONE, EXIT_CODES, REFUSED, output, print_message
 from kue.cli.output.listing import (
+    Cell,
     Column,
     Listing,
-    Row,
     ago,
     show_json,
     show_line,
     show_one,
 )
 from kue.cli.output.text import since, visible, words
-from kue.cli.params import names_from_store
+from kue.cli.params import Parsed, names_from_store
 from kue.cli.unknown_names import UnknownName, near
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from click.shell_completion import CompletionItem
+    from collections.abc import Callable
 
     from kue.client.admin import WorkerOrder
     from kue.client.queue import Kue
+    from kue.model.payload import JSON
     from kue.store.contract import Store
     from kue.store.values import WorkerStatus
-
-__all__ = ["workers"]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 #: Seconds between two reads of the list, and of the stacks of a worker.
 LOOK_SECONDS, STACKS_SECONDS = 1.0, 0.2
 #: Several heartbeats of a worker with the default lease.
 PATIENCE_SECONDS = 20.0
 MEGABYTE = 1 << 20
-COLUMNS = (
-    Column("name", wraps=True),
-    Column("host", rank=9),
-    Column("pid", is_number=True),
-    Column("alive", wraps=True),
-    Column("since", rank=6),
-    Column("running"),
-    Column("done", is_number=True, rank=5),
-    Column("types", is_long=True, rank=4),
-    Column("memory", is_number=True, rank=8),
-    Column("lag", is_number=True, rank=7),
-    Column("blocked", is_long=True, rank=3),
-)
-
-
-@reads
-async def show(q: Kue, watch: bool, as_json: bool) -> None:
-    """Show the workers once, or every second."""
-    listing = Listing(*COLUMNS, as_json=as_json)
-    if not watch:
-        found = await q.workers()
-        listing.show(await _rows(q, found))
-        for worker in found:
-            if worker.alive and worker.trouble:
-                print_message(f"{worker.name} fails: {visible(worker.trouble)}")
-        if not found:
-            print_message("no workers for this queue")
-    elif output().is_terminal and not as_json:
-        await _watch(q, listing)
-    else:
-        while True:
-            listing.show(await _rows(q, await q.workers()))
-            await asyncio.sleep(LOOK_SECONDS)
-
-
-async def _watch(q: Kue, listing: Listing) -> None:
-    console = output()
-    with Live(console=console, auto_refresh=False, screen=True) as live:
-        while True:
-            rows = await _rows(q, await q.workers())
-            table, _ = listing.table(rows, width=console.width)
-            live.update(table, refresh=True)
-            await asyncio.sleep(LOOK_SECONDS)
-
-
-async def _rows(q: Kue, found: Sequence[WorkerStatus]) -> list[Row]:
-    now = await q.now()
-    return [_row(worker, now) for worker in found]
-
-
-def _row(worker: WorkerStatus, now: int) -> Row:
-    info = worker.info
-    slots = info.get("slots")
-    started = info.get("started_at")
-    lost = {"lost": worker.lost}
-    return Row(
-        [
-            worker.name,
-            _text(info, "host"),
-            _text(info, "pid"),
-            _alive(worker, now),
-            ago(started, now) if isinstance(started, int) else "",
-            _running(worker, slots),
-            _text(info, "done"),
-            _types(slots),
-            _memory(info.get("memory")),
-            _lag(info.get("lag_ms")),
-            _blocked(info),
-        ],
-        item=lambda: msgspec.structs.asdict(worker) | lost,
-    )
-
-
-def _text(info: dict[str, Any], key: str) -> str:
-    value = info.get(key)
-    return "" if value is None else str(value)
 
 
 def _alive(worker: WorkerStatus, now: int) -> str:
@@ -139,53 +51,100 @@ def _alive(worker: WorkerStatus, now: int) -> str:
     return "paused" if worker.paused else "yes"
 
 
-def _running(worker: WorkerStatus, slots: object) -> str:
-    if not isinstance(slots, dict):
-        return str(worker.active)
-    return f"{worker.active} of {sum(slots.values())}"
+def _since(worker: WorkerStatus) -> Callable[[int], Cell] | None:
+    started = worker.info.get("started_at")
+    return ago(started) if isinstance(started, int) else None
 
 
-def _types(slots: object) -> str:
+def _running(worker: WorkerStatus) -> str:
+    slots = worker.info.get("slots")
+    total = f" of {sum(slots.values())}" if isinstance(slots, dict) else ""
+    return f"{worker.active}{total}"
+
+
+def _types(worker: WorkerStatus) -> str:
+    slots = worker.info.get("slots")
     if not isinstance(slots, dict):
         return ""
     return ", ".join(f"{type} {number}" for type, number in sorted(slots.items()))
 
 
-def _memory(size: object) -> str:
+def _memory(worker: WorkerStatus) -> str:
+    size = worker.info.get("memory")
     return f"{size / MEGABYTE:,.0f} MB" if isinstance(size, int | float) else ""
 
 
-def _lag(lag: object) -> str:
+def _lag(worker: WorkerStatus) -> str:
+    lag = worker.info.get("lag_ms")
     return words(round(lag)) if isinstance(lag, int | float) else ""
 
 
-def _blocked(info: dict[str, Any]) -> str:
-    times = info.get("blocked")
-    where = info.get("blocked_at")
+def _blocked(worker: WorkerStatus) -> str:
+    times, where = worker.info.get("blocked"), worker.info.get("blocked_at")
     return f"{times}: {where}" if times and where else str(times or "")
+
+
+COLUMNS: tuple[Column[WorkerStatus], ...] = (
+    Column("name", lambda worker: worker.name, wraps=True),
+    Column("host", lambda worker: worker.info.get("host"), rank=9),
+    Column("pid", lambda worker: worker.info.get("pid"), is_number=True),
+    Column("alive", lambda worker: partial(_alive, worker), wraps=True),
+    Column("since", _since, rank=6),
+    Column("running", _running),
+    Column("done", lambda worker: worker.info.get("done"), is_number=True, rank=5),
+    Column("types", _types, is_long=True, rank=4),
+    Column("memory", _memory, is_number=True, rank=8),
+    Column("lag", _lag, is_number=True, rank=7),
+    Column("blocked", _blocked, is_long=True, rank=3),
+)
+
+
+@reads
+async def show(q: Kue, watch: bool, as_json: bool) -> None:
+    """Show the workers once, or every second."""
+
+    def to_json(worker: WorkerStatus) -> JSON:
+        return msgspec.structs.asdict(worker) | {"lost": worker.lost}
+
+    listing = Listing(COLUMNS, to_json, as_json=as_json)
+    if not watch:
+        found = await q.workers()
+        listing.show(found, now=await q.now())
+        for worker in found:
+            if worker.alive and worker.trouble:
+                print_message(f"{worker.name} fails: {visible(worker.trouble)}")
+        if not found:
+            print_message("no workers for this queue")
+    elif output().is_terminal and not as_json:
+        await _watch(q, listing)
+    else:
+        while True:
+            listing.show(await q.workers(), now=await q.now())
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _watch(q: Kue, listing: Listing[WorkerStatus]) -> None:
+    console = output()
+    with Live(console=console, auto_refresh=False, screen=True) as live:
+        while True:
+            found, now = await q.workers(), await q.now()
+            table, _ = listing.table(found, width=console.width, now=now)
+            live.update(table, refresh=True)
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _names(store: Store) -> list[str]:
     return [worker.name for worker in await store.workers()]
 
 
-def _complete(
-    context: click.Context, _param: click.Parameter, incomplete: str
-) -> list[str | CompletionItem]:
-    found: list[str] = names_from_store(context, _names)
-    return [name for name in found if name.startswith(incomplete)]
+WORKER = Parsed("worker", str, lambda context: names_from_store(context, _names))
+name_argument = click.argument("name", type=WORKER)
 
 
-def name_argument(function: F) -> F:
-    """Add the argument NAME, a worker's, with shell completion."""
-    return click.argument("name", shell_complete=_complete)(function)
-
-
-@click.command(cls=Command)
+@changes
 @name_argument
 @pause_options
 @json_option(help="Write one JSON object: worker, paused, until.")
-@changes
 async def pause(q: Kue, /, name: str, as_json: bool, **options: Any) -> None:
     """
     Pause the worker NAME: it claims no more jobs; running ones continue.
@@ -204,10 +163,9 @@ async def pause(q: Kue, /, name: str, as_json: bool, **options: Any) -> None:
     show_one(item, name, "paused", pause_end(until), as_json=as_json)
 
 
-@click.command(cls=Command)
+@changes
 @name_argument
 @json_option(help="Write one JSON object: worker, paused.")
-@changes
 async def resume(q: Kue, name: str, as_json: bool) -> int:
     """
     Let the worker NAME claim jobs again.
@@ -230,10 +188,9 @@ async def resume(q: Kue, name: str, as_json: bool) -> int:
     return DONE if was_paused else REFUSED
 
 
-@click.command(cls=Command)
+@changes
 @name_argument
 @json_option(help="Write one JSON object: worker, order.")
-@changes
 async def stop(q: Kue, name: str, as_json: bool) -> None:
     """
     Stop the worker NAME once its running jobs have ended.
@@ -248,10 +205,9 @@ async def stop(q: Kue, name: str, as_json: bool) -> None:
     show_one({"worker": name, "order": "stop"}, name, "stops", as_json=as_json)
 
 
-@click.command(cls=Command)
+@changes
 @name_argument
 @json_option(help="Write one JSON object: worker, at, text.")
-@changes
 async def stacks(q: Kue, name: str, as_json: bool) -> int:
     """
     Show the stacks of the jobs, tasks and threads of the worker NAME.
@@ -288,7 +244,11 @@ def _unknown(which: str, name: str, names: list[str]) -> UnknownName:
     return UnknownName(f"{which} is named {name!r}" + near(name, names, what="workers"))
 
 
-@click.group(cls=NounGroup)
+@click.group(
+    epilog=EXIT_CODES,
+    invoke_without_command=True,
+    commands=[pause, resume, stop, stacks],
+)
 @click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
 @json_option(help="Write one JSON object per line, one for each worker.")
 @url_option
@@ -318,7 +278,3 @@ def workers(context: click.Context, watch: bool, as_json: bool) -> None:
         # The normal way to stop --watch.
         if not watch:
             raise
-
-
-for command in (pause, resume, stop, stacks):
-    workers.add_command(command)

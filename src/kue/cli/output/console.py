@@ -5,16 +5,17 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from kue.cli.output.text import visible, visible_lines
+from kue.model.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-T = TypeVar("T")
+    from kue.model.errors import KueError
 
 #: Exit codes; see EXIT_CODES.
 DONE, REFUSED, MISUSED, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -29,23 +30,11 @@ Exit codes:
 """
 
 
-class Command(click.Command):
-    """A command whose help ends with the exit codes."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("epilog", EXIT_CODES)
-        super().__init__(*args, **kwargs)
-
-
-class NounGroup(click.Group):
-    """A group of commands: a noun with verbs."""
-
-    command_class = Command
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("epilog", EXIT_CODES)
-        kwargs.setdefault("invoke_without_command", True)
-        super().__init__(*args, **kwargs)
+def exit_code_of(exc: KueError) -> int:
+    """Return the exit code of a command that failed with *exc*."""
+    if isinstance(exc, StoreUnavailable):
+        return UNAVAILABLE
+    return MISUSED if isinstance(exc, ConfigError) else REFUSED
 
 
 def print_message(message: str) -> None:
@@ -82,11 +71,6 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """
-    Ask on a terminal; elsewhere nobody could answer, so go ahead.
-
-    Raises:
-        click.Abort: The answer was no.
-    """
+    """Ask on a terminal; elsewhere nobody could answer, so go ahead."""
     if not yes and sys.stdin.isatty():
         click.confirm(f"kue: {visible(question)}", abort=True, err=True)

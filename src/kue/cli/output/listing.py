@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import click
 from rich import box
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from kue.model.payload import JSON
 
+T = TypeVar("T")
+
 #: Spaces between columns, and between columns of a narrow table.
 GAP, NARROW_GAP = 3, 2
 #: Spaces at both ends of a table, together.
@@ -38,10 +40,22 @@ MIN_LONG = 10
 MAX_NAME = 40
 
 
-class Column(NamedTuple):
-    """A column of a table."""
+class Cell(NamedTuple):
+    """A cell that differs between a terminal and a pipe."""
+
+    shown: str
+    plain: str
+
+
+Value = str | int | Cell | None
+
+
+class Column(NamedTuple, Generic[T]):
+    """A column of a table of items."""
 
     title: str
+    #: What it shows of an item; a function that this returns is called with the time.
+    value: Callable[[T], Value | Callable[[int], Value]]
     is_number: bool = False
     #: Gets the room that others leave; text that does not fit is cut off …
     is_long: bool = False
@@ -50,35 +64,19 @@ class Column(NamedTuple):
     #: In a narrow table, the highest ranks are left out first; 0 never is.
     rank: int = 0
 
-
-class Cell(NamedTuple):
-    """A cell that differs between a terminal and a pipe."""
-
-    shown: str
-    plain: str
-
-
-class Row(NamedTuple):
-    """One item: as cells, and as JSON."""
-
-    cells: Sequence[str | Cell]
-    #: Called only for JSON output: building it is most of the work.
-    item: Callable[[], JSON]
-
-    @property
-    def shown(self) -> list[str]:
-        """The cells for a terminal."""
-        return [cell.shown if isinstance(cell, Cell) else cell for cell in self.cells]
-
-    @property
-    def plain(self) -> list[str]:
-        """The cells for a pipe."""
-        return [cell.plain if isinstance(cell, Cell) else cell for cell in self.cells]
+    def cell(self, item: T, now: int) -> Cell:
+        value = self.value(item)
+        if callable(value):
+            value = value(now)
+        if isinstance(value, Cell):
+            return value
+        text = "" if value is None else str(value)
+        return Cell(text, text)
 
 
-def ago(moment: int, now: int) -> Cell:
-    """Return a time: relative to *now* on a terminal."""
-    return Cell(since(moment, now), iso(moment))
+def ago(moment: int) -> Callable[[int], Cell]:
+    """Return a time: relative to now on a terminal."""
+    return lambda now: Cell(since(moment, now), iso(moment))
 
 
 def count(number: int) -> Cell:
@@ -86,31 +84,52 @@ def count(number: int) -> Cell:
     return Cell(f"{number:,}" if number else NONE, str(number))
 
 
-class Listing:
-    """Writes rows in the format that was asked for."""
+class Listing(Generic[T]):
+    """Writes items in the format that was asked for: in columns, or as JSON."""
 
-    def __init__(self, *columns: Column, as_json: bool = False) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Column[T]],
+        to_json: Callable[[T], JSON],
+        *,
+        as_json: bool = False,
+    ) -> None:
         self._columns = columns
+        self._to_json = to_json
         self._as_json = as_json
 
-    def show(self, rows: Iterable[Row]) -> None:
-        """Write *rows*; several calls make one list, which may be endless."""
+    def show(self, items: Iterable[T], *, now: int = 0) -> None:
+        """Write *items*; several calls make one list, which may be endless."""
         if self._as_json:
-            _show_lines(json_text(row.item()) for row in rows)
+            _show_lines(json_text(self._to_json(item)) for item in items)
         elif output().is_terminal:
-            self._show_table(list(rows))
+            self._show_table(list(items), now)
         else:
-            _show_lines(_line(row.plain) for row in rows)
+            _show_lines(_line(self.plain(item, now=now)) for item in items)
 
-    def table(self, rows: Iterable[Row], *, width: int) -> tuple[Table, list[str]]:
+    def plain(self, item: T, *, now: int = 0) -> list[str]:
+        """Return the cells of *item* for a pipe."""
+        return [column.cell(item, now).plain for column in self._columns]
+
+    def table(
+        self, items: Iterable[T], *, width: int, now: int
+    ) -> tuple[Table, list[str]]:
         """
-        Return *rows* as a table of that width, and the titles of columns left out.
+        Return *items* as a table of that width, and the titles of columns left out.
 
         Empty columns are omitted.  Titles, numbers and names are not cut: a column that
         does not fit is left out.
         """
-        cells = [[visible(cell) for cell in row.shown] for row in rows]
-        layout = _fit([self._sized(i, cells) for i in self._used(cells)], width)
+        cells = [
+            [visible(column.cell(item, now).shown) for column in self._columns]
+            for item in items
+        ]
+        used = [
+            self._sized(index, cells)
+            for index in range(len(self._columns))
+            if not cells or any(line[index] for line in cells)
+        ]
+        layout = _fit(used, width)
         table = Table(
             box=box.SIMPLE_HEAD,
             pad_edge=False,
@@ -129,10 +148,6 @@ class Listing:
             table.add_row(*(Text(line[one.position]) for one in layout.columns))
         return table, layout.left_out
 
-    def _used(self, cells: list[list[str]]) -> list[int]:
-        positions = range(len(self._columns))
-        return [i for i in positions if not cells or any(line[i] for line in cells)]
-
     def _sized(self, index: int, cells: list[list[str]]) -> _Sized:
         column = self._columns[index]
         texts = [line[index] for line in cells]
@@ -140,10 +155,10 @@ class Listing:
         is_blank = all(text in ("", NONE) for text in texts)
         return _Sized(index, column, size, is_blank)
 
-    def _show_table(self, rows: list[Row]) -> None:
-        if rows:
+    def _show_table(self, items: list[T], now: int) -> None:
+        if items:
             console = output()
-            table, left_out = self.table(rows, width=console.width)
+            table, left_out = self.table(items, width=console.width, now=now)
             console.print(table)
             if left_out:
                 print_message(
@@ -155,7 +170,7 @@ class _Sized(NamedTuple):
     """A column with its preferred or final width."""
 
     position: int
-    column: Column
+    column: Column[Any]
     size: int
     is_blank: bool
 

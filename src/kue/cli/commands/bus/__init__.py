@@ -6,8 +6,6 @@ from kue.cli.commands.bus.messages import listen, request, send
 from kue.cli.commands.bus.nodes import addresses, nodes
 from kue.cli.context import noun
 
-__all__ = ["bus"]
-
 
 @noun(nodes, addresses, send, request, listen)
 def bus() -> None:

@@ -3,59 +3,46 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Concatenate, ParamSpec
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from kue.aio.event_loop import run
 from kue.bus import EventBus
 from kue.bus.cluster import NEEDS_REDIS, can_cluster
-from kue.cli.context import settings_here, url_option
+from kue.cli.context import command, settings_here
+from kue.cli.output.console import DONE
 from kue.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
-    from kue.bus import ClusterManager
+    import click
+
     from kue.bus.redis import ClusterInspector
 
-P = ParamSpec("P")
 
-
-def inspects(
-    function: Callable[Concatenate[ClusterInspector, P], Awaitable[int | None]],
-) -> Callable[P, int | None]:
-    """Make a command of *function*: pass it an inspector of the cluster."""
-
-    @url_option
+def _connected(
+    connect: Callable[[], AbstractAsyncContextManager[Any]],
+    function: Callable[..., Awaitable[int | None]],
+    *,
+    is_endless: bool = False,
+) -> click.Command:
     @functools.wraps(function)
-    def command(*args: P.args, **kwargs: P.kwargs) -> int | None:
-        async def inspect_it() -> int | None:
-            async with _inspector() as inspector:
-                return await function(inspector, *args, **kwargs)
+    def call(**given: Any) -> int | None:
+        async def call_with_bus() -> int | None:
+            async with connect() as bus:
+                return await function(bus, **given)
 
-        return run(inspect_it())
+        try:
+            return run(call_with_bus())
+        except KeyboardInterrupt:
+            if is_endless:
+                # The normal way to stop.
+                return DONE
+            raise
 
-    return command
-
-
-def joins(
-    function: Callable[Concatenate[EventBus, ClusterManager, P], Awaitable[int | None]],
-) -> Callable[P, int | None]:
-    """Make a command of *function*: pass it a node of the cluster, and its manager."""
-
-    @url_option
-    @functools.wraps(function)
-    def command(*args: P.args, **kwargs: P.kwargs) -> int | None:
-        async def join() -> int | None:
-            # This reports an unavailable Redis sooner: joining keeps retrying.
-            async with _inspector() as inspector:
-                await inspector.nodes()
-            cluster = _cluster()
-            async with EventBus(cluster) as bus:
-                return await function(bus, cluster, *args, **kwargs)
-
-        return run(join())
-
-    return command
+    return command(call)
 
 
 def _inspector() -> ClusterInspector:
@@ -63,17 +50,24 @@ def _inspector() -> ClusterInspector:
     from kue.bus.redis import inspect
 
     config = settings_here()
-    _check(config.url)
+    if not can_cluster(config.url):
+        raise ConfigError(f"{NEEDS_REDIS}; give --url redis://localhost:6379/0")
     return inspect(config.url, config.prefix, budget=config.budget / 1000)
 
 
-def _cluster() -> ClusterManager:
+@asynccontextmanager
+async def _node() -> AsyncIterator[EventBus]:
     from kue.bus.redis import RedisCluster
 
+    # This reports an unavailable Redis sooner: joining keeps retrying.
+    async with _inspector() as inspector:
+        await inspector.nodes()
     config = settings_here()
-    return RedisCluster(config.url, prefix=config.prefix)
+    async with EventBus(RedisCluster(config.url, prefix=config.prefix)) as bus:
+        yield bus
 
 
-def _check(url: str) -> None:
-    if not can_cluster(url):
-        raise ConfigError(f"{NEEDS_REDIS}; give --url redis://localhost:6379/0")
+#: Makes a command of a function: passes it an inspector of the cluster.
+inspects = functools.partial(_connected, _inspector)
+#: Makes a command of a function: passes it a node of the cluster.
+joins = functools.partial(_connected, _node)

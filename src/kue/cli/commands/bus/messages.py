@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,18 +13,18 @@ from kue.bus import RequestFailed
 from kue.bus.message import MAX_TIMEOUT
 from kue.bus.sampling import kind_of
 from kue.cli.commands.bus.context import joins
-from kue.cli.context import as_usage_error, json_option, url_option
-from kue.cli.input import STDIN, read_all, read_json
-from kue.cli.output.console import DONE, REFUSED, Command, print_message
-from kue.cli.output.listing import show_json, show_line
+from kue.cli.context import as_usage_error, json_option
+from kue.cli.input import STDIN, read_all, read_argument
+from kue.cli.output.console import DONE, REFUSED, print_message
+from kue.cli.output.listing import show_json, show_line, show_one
 from kue.cli.output.text import json_text
-from kue.cli.params import DURATION, options
+from kue.cli.params import DURATION, POSITIVE, options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from kue.bus import ClusterManager, EventBus, Message
+    from kue.bus import EventBus, Message
     from kue.model.payload import JSON
 
 #: The parameters of a message.
@@ -42,14 +43,12 @@ message_options = options(
 )
 
 
-@click.command(cls=Command)
+@joins
 @message_options
 @click.option("--publish", is_flag=True, help="Send to every consumer, not to one.")
 @json_option(help="Write one JSON object: address, kind, nodes.")
-@joins
 async def send(
     bus: EventBus,
-    cluster: ClusterManager,
     address: str,
     body: str | None,
     headers: Sequence[str],
@@ -69,7 +68,8 @@ async def send(
     """
     given = read_body(body, is_text=text)
     named = read_headers(headers)
-    nodes = await cluster.look_up(address)
+    assert bus.cluster is not None
+    nodes = await bus.cluster.look_up(address)
     with as_usage_error():
         (bus.publish if publish else bus.send)(address, given, headers=named)
     await bus.flush()
@@ -83,7 +83,7 @@ async def send(
     return DONE if nodes else REFUSED
 
 
-@click.command(cls=Command)
+@joins
 @message_options
 @click.option(
     "--timeout",
@@ -92,10 +92,8 @@ async def send(
     help="How long to wait for the reply; else 5s.",
 )
 @json_option(help="Write one JSON object: address, body, headers, took_ms.")
-@joins
 async def request(
     bus: EventBus,
-    cluster: ClusterManager,
     address: str,
     body: str | None,
     headers: Sequence[str],
@@ -121,22 +119,12 @@ async def request(
         with as_usage_error():
             reply = await bus.request(address, given, headers=named, timeout=seconds)
     except RequestFailed as exc:
-        print_message(f"{exc.kind.name}: {exc.text}{_code(exc)}")
+        code = f" (code {exc.code})" if exc.code != -1 else ""
+        print_message(f"{exc.kind.name}: {exc.text}{code}")
         return REFUSED
     took = round((time.monotonic() - began) * 1000, 1)
-    if as_json:
-        show_json(
-            {
-                "address": address,
-                "body": shown(reply.body),
-                "headers": {
-                    name: list(reply.headers.all(name)) for name in reply.headers
-                },
-                "took_ms": took,
-            }
-        )
-    else:
-        click.echo(json_text(shown(reply.body)))
+    item = {"address": address, **_contents(reply), "took_ms": took}
+    show_json(item if as_json else item["body"])
     return DONE
 
 
@@ -144,19 +132,13 @@ def read_body(body: str | None, *, is_text: bool) -> JSON:
     """Return the body of a message, read from standard input for ``-``."""
     if body is None:
         return None
-    given = read_all() if body == STDIN else body
     if is_text:
-        return given if isinstance(given, str) else given.decode(errors="replace")
-    return read_json(given, what="BODY")
+        return read_all().decode(errors="replace") if body == STDIN else body
+    return read_argument(body, what="BODY")
 
 
 def read_headers(given: Sequence[str]) -> list[tuple[str, str]]:
-    """
-    Split headers into names and values.
-
-    Raises:
-        click.UsageError: A header has no name or no colon.
-    """
+    """Split headers into names and values."""
     found: list[tuple[str, str]] = []
     for header in given:
         name, colon, value = header.partition(":")
@@ -168,27 +150,23 @@ def read_headers(given: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def shown(body: Any) -> JSON:
-    """Return a body as JSON; bytes as base64."""
+def _contents(message: Message) -> dict[str, JSON]:
+    """Return body and headers as JSON; a body of bytes as base64."""
+    body: Any = message.body
     if isinstance(body, bytes):
-        return {"base64": base64.b64encode(body).decode()}
-    given: JSON = body
-    return given
+        body = {"base64": base64.b64encode(body).decode()}
+    headers = {name: list(message.headers.all(name)) for name in message.headers}
+    return {"body": body, "headers": headers}
 
 
-def _code(exc: RequestFailed) -> str:
-    return f" (code {exc.code})" if exc.code != -1 else ""
-
-
-@click.command(cls=Command)
+@partial(joins, is_endless=True)
 @click.argument("address")
-@click.option(
-    "--count", type=click.IntRange(1), help="Stop after this many; else on Ctrl-C."
-)
+@click.option("--count", type=POSITIVE, help="Stop after this many; else on Ctrl-C.")
 @click.option("--reply", metavar="BODY", help="Answer requests with this JSON.")
 @json_option(help="Write one JSON object per line: address, kind, body, headers.")
-@url_option
-def listen(**given: Any) -> int | None:
+async def listen(
+    bus: EventBus, address: str, count: int | None, reply: str | None, as_json: bool
+) -> None:
     """
     Print messages to ADDRESS, one per line, until Ctrl-C.
 
@@ -200,51 +178,18 @@ def listen(**given: Any) -> int | None:
       kue bus listen news
       kue bus listen stock.count --reply 42 --count 1
     """
-    try:
-        return _listen(**given)
-    except KeyboardInterrupt:
-        # The normal way to stop.
-        return DONE
-
-
-@joins
-async def _listen(
-    bus: EventBus,
-    cluster: ClusterManager,
-    address: str,
-    count: int | None,
-    reply: str | None,
-    as_json: bool,
-) -> None:
     answer = read_body(reply, is_text=False)
     consumer = bus.consumer(address)
     await consumer.ready()
     print_message(f"listening at {address}")
     received = 0
     async for message in consumer:
-        _show(message, as_json=as_json)
+        kind, contents = kind_of(message), _contents(message)
+        item = {"address": message.address, "kind": kind, **contents}
+        named = ", ".join(f"{name}:{value}" for name, value in message.headers.items())
+        show_one(item, kind, json_text(contents["body"]), named, as_json=as_json)
         if reply is not None:
             message.reply(answer)
         received += 1
         if received == count:
             return
-
-
-def _show(message: Message, *, as_json: bool) -> None:
-    kind = kind_of(message)
-    if as_json:
-        show_json(
-            {
-                "address": message.address,
-                "kind": kind,
-                "body": shown(message.body),
-                "headers": {
-                    name: message.headers.all(name) for name in message.headers
-                },
-            }
-        )
-    else:
-        headers = ", ".join(
-            f"{name}:{value}" for name, value in message.headers.items()
-        )
-        show_line(kind, json_text(shown(message.body)), headers)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from kue.cli.commands.job.add import add
 from kue.cli.commands.job.change import cancel, edit, move, remove, retry
+from kue.cli.commands.job.follow import log, wait
 from kue.cli.commands.job.list import list_
-from kue.cli.commands.job.log import log
 from kue.cli.commands.job.show import show
-from kue.cli.commands.job.wait import wait
 from kue.cli.context import noun
-
-__all__ = ["job"]
 
 
 @noun(add, show, list_, log, wait, retry, cancel, remove, move, edit)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kue.cli.context import adds, as_usage_error, json_option
-from kue.cli.input import STDIN, read_all, read_json, read_lines
-from kue.cli.output.console import Command, output, print_message
+from kue.cli.input import read_argument, read_json, read_lines
+from kue.cli.output.console import output, print_message
 from kue.cli.output.listing import progress_bar, show_one
 from kue.cli.output.text import jobs
-from kue.cli.params import DURATION, PRIORITY, TIME, TYPE
+from kue.cli.params import DURATION, POSITIVE, PRIORITY, TIME, TYPE
 from kue.cli.unknown_names import warn_of_unhandled_type
 from kue.store.values import MAX_BATCH
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kue.model.payload import JSON
 
 
-@click.command(cls=Command)
+@adds
 @click.argument("type", type=TYPE)
 @click.argument("data", required=False)
 @click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
@@ -42,12 +42,9 @@ if TYPE_CHECKING:
 @click.option("--unique-for", type=DURATION, help="Hold the key at least this long.")
 @click.option("--group", help="Share the type's per-key limit with this group.")
 @click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
-@click.option(
-    "--count", type=click.IntRange(1), default=1, help="Add this many copies."
-)
+@click.option("--count", type=POSITIVE, default=1, help="Add this many copies.")
 @click.option("--stdin", is_flag=True, help="Add one for each line of JSON on stdin.")
 @json_option(help="Write one JSON object per line: id, type, new.")
-@adds
 async def add(
     q: Kue,
     /,
@@ -76,7 +73,12 @@ async def add(
     given = {name: value for name, value in options.items() if value not in (None, ())}
     drafts = _drafts(q, type, batches, _read_backoff(given))
     if count == 1 and not stdin:
-        await _add_one(q, next(drafts), as_json=as_json)
+        [handle] = await q.enqueue_many(next(drafts))
+        _show([handle], as_json=as_json)
+        if not handle.is_new:
+            print_message(
+                f"job {handle.id} has this unique key already; nothing was added"
+            )
     else:
         await _add_many(q, drafts, None if stdin else count, as_json=as_json)
     await warn_of_unhandled_type(q, type)
@@ -95,15 +97,12 @@ def _batches(data: str | None, *, count: int, stdin: bool) -> Iterator[list[JSON
     if stdin:
         if data is not None or count != 1:
             raise click.UsageError("--stdin cannot be combined with DATA or --count")
-        return _batches_of_lines()
-    text = read_all() if data == STDIN else data
-    value = None if text is None else read_json(text, what="data")
+        return (
+            [read_json(line.text, what=line.location) for line in lines]
+            for lines in read_lines()
+        )
+    value = None if data is None else read_argument(data, what="data")
     return ([value] * min(MAX_BATCH, left) for left in range(count, 0, -MAX_BATCH))
-
-
-def _batches_of_lines() -> Iterator[list[JSON]]:
-    for lines in read_lines():
-        yield [read_json(line.text, what=line.location) for line in lines]
 
 
 def _read_backoff(options: dict[str, Any]) -> dict[str, Any]:
@@ -124,13 +123,6 @@ def _drafts(
         with as_usage_error():
             made = [q.draft(type, value, **options) for value in values]
         yield made
-
-
-async def _add_one(q: Kue, drafts: list[Draft], *, as_json: bool) -> None:
-    [handle] = await q.enqueue_many(drafts)
-    _show([handle], as_json=as_json)
-    if not handle.is_new:
-        print_message(f"job {handle.id} has this unique key already; nothing was added")
 
 
 async def _add_many(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kue.cli.context import as_usage_error, changes, json_option
-from kue.cli.input import STDIN, read_all, read_json
-from kue.cli.output.console import DONE, REFUSED, Command, print_message
+from kue.cli.input import STDIN, read_argument
+from kue.cli.output.console import DONE, REFUSED, print_message
 from kue.cli.output.listing import show_json, show_one
 from kue.cli.params import DURATION, JOB_IDS, PRIORITY, TIME, batches, moment_of
 from kue.client.bulk_actions import BulkResult
@@ -37,11 +37,10 @@ delay_option = click.option(
 results_json = json_option(help="Write one JSON object per line: id, now, error.")
 
 
-@click.command(cls=Command)
+@changes
 @ids_argument
 @delay_option
 @results_json
-@changes
 async def retry(
     q: Kue, ids: tuple[int | str, ...], delay: timedelta | None, as_json: bool
 ) -> int:
@@ -60,11 +59,10 @@ async def retry(
     return await each(ids, act, now=now, as_json=as_json)
 
 
-@click.command(cls=Command)
+@changes
 @ids_argument
 @click.option("--reason", default="", help="Why; kept with the job.")
 @results_json
-@changes
 async def cancel(q: Kue, ids: tuple[int | str, ...], reason: str, as_json: bool) -> int:
     """
     Cancel jobs that have not ended.
@@ -79,11 +77,10 @@ async def cancel(q: Kue, ids: tuple[int | str, ...], reason: str, as_json: bool)
     return await each(ids, act, now=State.CANCELLED, as_json=as_json)
 
 
-@click.command(cls=Command)
+@changes
 @ids_argument
 @click.option("--force", is_flag=True, help="Remove it even while it runs.")
 @results_json
-@changes
 async def remove(q: Kue, ids: tuple[int | str, ...], force: bool, as_json: bool) -> int:
     """
     Delete jobs with their logs permanently.
@@ -98,7 +95,7 @@ async def remove(q: Kue, ids: tuple[int | str, ...], force: bool, as_json: bool)
     return await each(ids, act, now="removed", as_json=as_json, hint=hint)
 
 
-@click.command(cls=Command)
+@changes
 @ids_argument
 @click.option(
     "--to",
@@ -109,7 +106,6 @@ async def remove(q: Kue, ids: tuple[int | str, ...], force: bool, as_json: bool)
 @click.option("--at", type=TIME, help="When it is due: 2026-11-15T09:30:00Z.")
 @click.option("--delay", type=DURATION, help="How long until it is due: 10m.")
 @results_json
-@changes
 async def move(
     q: Kue,
     ids: tuple[int | str, ...],
@@ -169,7 +165,7 @@ def _show(result: BulkResult, *, now: str, as_json: bool, hint: str) -> None:
         show_json({"id": result.job_id, "now": None, "error": message})
 
 
-@click.command(cls=Command)
+@changes
 @ids_argument
 @click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
 @click.option("--data", help="New data, as JSON; - reads it from standard input.")
@@ -177,16 +173,14 @@ def _show(result: BulkResult, *, now: str, as_json: bool, hint: str) -> None:
 @click.option("--no-tags", is_flag=True, help="Remove all tags.")
 @click.option("--attempts", type=int, help="The maximum number of attempts.")
 @results_json
-@changes
 async def edit(
     q: Kue,
     ids: tuple[int | str, ...],
-    priority: int | None,
     data: str | None,
     tags: tuple[str, ...],
     no_tags: bool,
-    attempts: int | None,
     as_json: bool,
+    **given: Any,
 ) -> int:
     """
     Change priority, data, tags or attempts of jobs, in any state.
@@ -197,12 +191,13 @@ async def edit(
       kue job edit 7 8 --priority high
       kue job edit 7 --data '{"to": "bob"}' --tag mail
     """
-    given: dict[str, Any] = {"priority": priority, "attempts": attempts}
     changes = {name: value for name, value in given.items() if value is not None}
     if tags or no_tags:
         changes["tags"] = () if no_tags else tags
     if data is not None:
-        changes["data"] = _read_data(data, ids)
+        if data == STDIN and STDIN in ids:
+            raise click.UsageError("ids and data cannot both come from standard input")
+        changes["data"] = read_argument(data, what="data")
     if not changes:
         raise click.UsageError("give something to change, such as --priority high")
 
@@ -210,14 +205,6 @@ async def edit(
         return [await _edit(q, job_id, changes) for job_id in batch]
 
     return await each(ids, act, now="changed", as_json=as_json)
-
-
-def _read_data(text: str, ids: tuple[int | str, ...]) -> Any:
-    if text != STDIN:
-        return read_json(text, what="data")
-    if STDIN in ids:
-        raise click.UsageError("ids and data cannot both come from standard input")
-    return read_json(read_all(), what="data")
 
 
 async def _edit(q: Kue, job_id: int, changes: dict[str, Any]) -> BulkResult:

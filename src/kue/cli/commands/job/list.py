@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kue.cli.context import as_usage_error, json_option, reads
-from kue.cli.output.console import Command, print_message
-from kue.cli.output.listing import Column, Listing, Row, ago
+from kue.cli.output.console import print_message
+from kue.cli.output.listing import Column, Listing, ago
 from kue.cli.output.text import json_text
 from kue.cli.params import PRIORITY, STATE, TIME, TYPE, limit_options, moment_of
 from kue.cli.unknown_names import check_type
 from kue.model.job_json import job_detail
 from kue.model.payload import value_of
-from kue.store.values import MAX_BATCH, Page
+from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from datetime import datetime, timedelta
 
     from kue.client.queue import Kue
     from kue.model.job import Job, State
     from kue.model.payload import JSON
 
-COLUMNS = (
-    Column("id", is_number=True),
-    Column("type", wraps=True),
-    Column("state"),
-    Column("prio", is_number=True, rank=4),
-    Column("tries", rank=3),
-    Column("added", rank=2),
-    Column("data", is_long=True, rank=1),
-    Column("error", is_long=True),
+COLUMNS: tuple[Column[Job], ...] = (
+    Column("id", lambda job: job.id, is_number=True),
+    Column("type", lambda job: job.type, wraps=True),
+    Column("state", lambda job: job.state.value),
+    Column("prio", lambda job: job.priority, is_number=True, rank=4),
+    Column("tries", lambda job: f"{job.attempts}/{job.max_attempts}", rank=3),
+    Column("added", lambda job: ago(job.created_at), rank=2),
+    Column("data", lambda job: json_text(job.data), is_long=True, rank=1),
+    Column("error", lambda job: job.error.summary if job.error else "", is_long=True),
 )
 
 
-@click.command("list", cls=Command)
+@reads
 @click.option("--type", type=TYPE, help="Only jobs of this type.")
 @click.option("--state", type=STATE, help="waiting, active, delayed, failed …")
 @click.option("--tag", help="Only jobs with this tag.")
@@ -60,7 +59,6 @@ COLUMNS = (
 @limit_options
 @click.option("--cursor", help="Where to continue, as printed after a list.")
 @json_option(help="Write one JSON object per line: the whole job.")
-@reads
 async def list_(
     q: Kue,
     /,
@@ -95,15 +93,22 @@ async def list_(
         "until": await moment_of(q, until),
     }
     given = {name: value for name, value in filters.items() if value not in (None, "")}
-    search = _Search(type, state, newest, given)
-    listing, now = Listing(*COLUMNS, as_json=as_json), await q.now()
-    async for page in search.pages(q, cursor, None if every else limit):
-        listing.show(row(job, now) for job in page.jobs)
+    # find() examines the contents of jobs, which only filters need.
+    look = partial(q.find, **given) if given else q.page
+    listing, now = Listing(COLUMNS, job_detail, as_json=as_json), await q.now()
+    left = None if every else limit
+    while left != 0:
+        size = MAX_BATCH if left is None else min(left, MAX_BATCH)
+        with as_usage_error():
+            page = await look(
+                type=type, state=state, descending=newest, limit=size, cursor=cursor
+            )
+        listing.show(page.jobs, now=now)
         cursor = page.cursor
-    if cursor is not None:
-        print_message(
-            f"there may be more: --cursor={cursor} continues, --all shows all"
-        )
+        if cursor is None:
+            return
+        left = None if left is None else left - len(page.jobs)
+    print_message(f"there may be more: --cursor={cursor} continues, --all shows all")
 
 
 def _path_and_value(given: str) -> tuple[str, JSON]:
@@ -114,56 +119,3 @@ def _path_and_value(given: str) -> tuple[str, JSON]:
             f"--data is PATH=VALUE, such as user.id=42, not {given!r}"
         )
     return path, value_of(text)
-
-
-class _Search(NamedTuple):
-    """A search for jobs, page by page."""
-
-    type: str | None
-    state: State | None
-    newest: bool
-    filters: dict[str, Any]
-
-    async def pages(
-        self, q: Kue, cursor: str | None, limit: int | None
-    ) -> AsyncIterator[Page]:
-        """Yield pages up to *limit* jobs; the last page has the next cursor."""
-        left = limit
-        while left != 0:
-            size = MAX_BATCH if left is None else min(left, MAX_BATCH)
-            page = await self._page(q, cursor, size)
-            yield page
-            cursor = page.cursor
-            if cursor is None:
-                return
-            left = None if left is None else left - len(page.jobs)
-
-    async def _page(self, q: Kue, cursor: str | None, size: int) -> Page:
-        # find() examines the contents of jobs, which only filters need.
-        look = q.find if self.filters else q.page
-        with as_usage_error():
-            return await look(
-                type=self.type,
-                state=self.state,
-                descending=self.newest,
-                limit=size,
-                cursor=cursor,
-                **self.filters,
-            )
-
-
-def row(job: Job, now: int) -> Row:
-    """Return *job* as a line of a list."""
-    return Row(
-        [
-            str(job.id),
-            job.type,
-            job.state.value,
-            str(job.priority),
-            f"{job.attempts}/{job.max_attempts}",
-            ago(job.created_at, now),
-            json_text(job.data),
-            job.error.summary if job.error else "",
-        ],
-        partial(job_detail, job),
-    )

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from kue.cli.commands.job.change import ids_argument
 from kue.cli.context import json_option, reads
-from kue.cli.output.console import DONE, REFUSED, Command, output, print_message
-from kue.cli.output.listing import Cell, Column, Listing, Row, show_json, show_line
+from kue.cli.output.console import DONE, REFUSED, output, print_message
+from kue.cli.output.listing import Cell, Column, Listing, show_json, show_line
 from kue.cli.output.text import both, iso, json_text, visible, visible_lines, words
 from kue.cli.params import batches
 from kue.model.errors import JobNotFound
@@ -27,20 +27,41 @@ if TYPE_CHECKING:
     from kue.model.job import Attempt, Job
 
 _NAMES = {priority.value: priority.name.lower() for priority in Priority}
-HISTORY = (
-    Column("attempt", is_number=True, rank=2),
-    Column("outcome"),
-    Column("started", rank=3),
-    Column("took", is_number=True, rank=4),
-    Column("worker", wraps=True, rank=1),
-    Column("details", is_long=True),
+
+
+def _started(attempt: Attempt) -> Cell:
+    began = iso(attempt.run.started_at if attempt.run else attempt.at)
+    return Cell(began[:19], began)
+
+
+def _took(attempt: Attempt) -> str:
+    return words(attempt.duration) if attempt.run else ""
+
+
+def _details(attempt: Attempt) -> str:
+    parts = (
+        attempt.error and attempt.error.summary,
+        attempt.reason,
+        attempt.taken and f"reclaimed: its {attempt.taken} expired",
+        attempt.delay and f"retry after {words(attempt.delay)}",
+    )
+    return "; ".join(part for part in parts if part)
+
+
+_COLUMNS: tuple[Column[Attempt], ...] = (
+    Column("attempt", lambda one: one.run and one.run.attempt, is_number=True, rank=2),
+    Column("outcome", lambda one: one.outcome),
+    Column("started", _started, rank=3),
+    Column("took", _took, is_number=True, rank=4),
+    Column("worker", lambda one: one.run and one.run.worker, wraps=True, rank=1),
+    Column("details", _details, is_long=True),
 )
+HISTORY = Listing(_COLUMNS, msgspec.to_builtins)
 
 
-@click.command(cls=Command)
+@reads
 @ids_argument
 @json_option(help="Write one JSON object per line; times are Unix ms.")
-@reads
 async def show(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
     """
     Show jobs: state, data, times, every attempt with its error, the last stack.
@@ -85,8 +106,7 @@ def _show_on_terminal(console: Console, job: Job, known: dict[str, str]) -> None
         grid.add_row(name, Text(visible(value)))
     console.print(grid)
     if job.history:
-        rows = [_row(attempt) for attempt in job.history]
-        Listing(*HISTORY).show(rows)
+        HISTORY.show(job.history)
     if job.error and job.error.stack:
         lines = "\n".join(visible_lines(job.error.stack))
         console.print(Padding(Text(lines, style="red"), (0, 0, 1, 2)))
@@ -96,45 +116,21 @@ def _show_in_pipe(job: Job, known: dict[str, str]) -> None:
     for name, value in known.items():
         show_line(name, value)
     for attempt in job.history:
-        show_line("history", *_row(attempt).plain)
+        show_line("history", *HISTORY.plain(attempt))
     if job.error and job.error.stack:
         show_line("stack", job.error.stack)
     click.echo()
 
 
-def _row(attempt: Attempt) -> Row:
-    run = attempt.run
-    began = iso(run.started_at if run else attempt.at)
-    return Row(
-        [
-            str(run.attempt) if run else "",
-            attempt.outcome,
-            Cell(began[:19], began),
-            words(attempt.duration) if run else "",
-            run.worker if run else "",
-            _details(attempt),
-        ],
-        item=dict,
-    )
-
-
-def _details(attempt: Attempt) -> str:
-    parts = (
-        attempt.error and attempt.error.summary,
-        attempt.reason,
-        attempt.taken and f"reclaimed: its {attempt.taken} expired",
-        attempt.delay and f"retry after {words(attempt.delay)}",
-    )
-    return "; ".join(part for part in parts if part)
-
-
 def _facts(job: Job, *, now: int, log_lines: int) -> dict[str, str]:
     """Return the properties of *job* by name, without those that are not set."""
+    held = "asked to end" if job.cancelling else job.held
+    name = _NAMES.get(job.priority)
     every = {
         "id": str(job.id),
         "type": job.type,
-        "state": _state(job),
-        "priority": _priority(job.priority),
+        "state": f"{job.state} ({held})" if held else job.state.value,
+        "priority": f"{name} ({job.priority})" if name else str(job.priority),
         "data": json_text(job.data),
         **_outcome(job),
         **_times(job, now),
@@ -143,16 +139,6 @@ def _facts(job: Job, *, now: int, log_lines: int) -> dict[str, str]:
         "address": job.address_id,
     }
     return {name: value for name, value in every.items() if value}
-
-
-def _state(job: Job) -> str:
-    if job.cancelling:
-        return f"{job.state} (asked to end)"
-    return f"{job.state} ({job.held})" if job.held else job.state.value
-
-
-def _priority(number: int) -> str:
-    return f"{_NAMES[number]} ({number})" if number in _NAMES else str(number)
 
 
 def _outcome(job: Job) -> dict[str, str]:
@@ -179,14 +165,11 @@ def _times(job: Job, now: int) -> dict[str, str]:
         "expires": job.expires_at if not job.state.is_final else None,
     }
     shown = {name: both(at, now) for name, at in moments.items() if at is not None}
-    return shown | {"took": _took(job, now)}
-
-
-def _took(job: Job, now: int) -> str:
-    run = job.run
-    if run is not None:
-        return f"{words(max(0, now - run.started_at))} so far"
-    return "" if job.duration is None else words(job.duration)
+    if job.run is not None:
+        took = f"{words(max(0, now - job.run.started_at))} so far"
+    else:
+        took = "" if job.duration is None else words(job.duration)
+    return shown | {"took": took}
 
 
 def _options(job: Job) -> dict[str, str]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from kue.cli.commands.queue.change import clear, limit, pause, resume
-from kue.cli.commands.queue.list import list_
-from kue.cli.commands.queue.stats import stats
+from kue.cli.commands.queue.list import list_, stats
 from kue.cli.context import noun
-
-__all__ = ["queue"]
 
 
 @noun(list_, pause, resume, limit, clear, stats)

@@ -9,14 +9,7 @@ import msgspec
 
 from kue.cli.audit import login, unchanged
 from kue.cli.context import as_usage_error, changes, json_option
-from kue.cli.output.console import (
-    DONE,
-    REFUSED,
-    Command,
-    confirm,
-    print_message,
-    yes_option,
-)
+from kue.cli.output.console import DONE, REFUSED, confirm, print_message, yes_option
 from kue.cli.output.listing import progress_bar, show_json, show_line, show_one
 from kue.cli.output.text import iso, jobs, words
 from kue.cli.params import DURATION, STATE, TIME, TYPE, options
@@ -49,12 +42,7 @@ async def pause_now(
     until: datetime | timedelta | None,
     by: str | None,
 ) -> int | None:
-    """
-    Pause a type, a worker or everything; return when that ends, Unix ms.
-
-    Raises:
-        click.UsageError: It is over already.
-    """
+    """Pause a type, a worker or everything; return when that ends, Unix ms."""
     who = login() if by is None else by
     await q.pause(type, worker=worker, reason=reason, by=who, until=until)
     for pause in await q.paused():
@@ -69,12 +57,11 @@ def pause_end(until: int | None) -> str:
     return f"until {iso(until)}" if until else "until resumed"
 
 
-@click.command(cls=Command)
+@changes
 @click.argument("type", type=TYPE, required=False)
 @all_option
 @pause_options
 @json_option(help="Write one JSON object: type (null for all), paused, until.")
-@changes
 async def pause(
     q: Kue, /, type: str | None, every: bool, as_json: bool, **options: Any
 ) -> None:
@@ -96,11 +83,10 @@ async def pause(
     show_one(item, _name(type), "paused", pause_end(until), as_json=as_json)
 
 
-@click.command(cls=Command)
+@changes
 @click.argument("type", type=TYPE, required=False)
 @all_option
 @json_option(help="Write one JSON object: type (null for all), paused.")
-@changes
 async def resume(q: Kue, type: str | None, every: bool, as_json: bool) -> int:
     """
     End the pause of TYPE, or the one of --all.
@@ -125,7 +111,8 @@ async def resume(q: Kue, type: str | None, every: bool, as_json: bool) -> int:
         )
     for other in left:
         if other is None or type is None:
-            print_message(f"still paused: {_name(other)}; {_how_to_resume(other)}")
+            how = "--all" if other is None else repr(other)
+            print_message(f"still paused: {_name(other)}; kue queue resume {how}")
     return DONE if was_paused else REFUSED
 
 
@@ -138,11 +125,7 @@ def _name(type: str | None) -> str:
     return "every type" if type is None else type
 
 
-def _how_to_resume(type: str | None) -> str:
-    return "kue queue resume --all" if type is None else f"kue queue resume {type!r}"
-
-
-@click.command(cls=Command)
+@changes
 @click.argument("type", type=TYPE)
 @click.option("--concurrency", type=int, help="How many may run at once.")
 @click.option("--rate", type=int, help="How many may start in each --per.")
@@ -150,17 +133,7 @@ def _how_to_resume(type: str | None) -> str:
 @click.option("--per-key", type=int, help="How many of one group may run at once.")
 @click.option("--none", is_flag=True, help="Remove all limits.")
 @json_option(help="Write one JSON object: the limits now in force.")
-@changes
-async def limit(
-    q: Kue,
-    type: str,
-    concurrency: int | None,
-    rate: int | None,
-    per: timedelta | None,
-    per_key: int | None,
-    none: bool,
-    as_json: bool,
-) -> None:
+async def limit(q: Kue, /, type: str, none: bool, as_json: bool, **given: Any) -> None:
     """
     Limit jobs of TYPE, or show its limits.
 
@@ -172,23 +145,20 @@ async def limit(
       kue queue limit email --concurrency 5
       kue queue limit email --none
     """
-    given: dict[str, Any] = {
-        "concurrency": concurrency,
-        "rate": rate,
-        "per": per,
-        "per_key": per_key,
-    }
     changes = {name: value for name, value in given.items() if value is not None}
     if none and changes:
         raise click.UsageError("--none removes all limits; give no others with it")
     if none or changes:
         await warn_of_new_type(q, type)
         known = Limits() if none else (await q.limits()).get(type, Limits())
+        limits = msgspec.structs.asdict(known) | {"per": known.per / 1000}
         with as_usage_error():
-            await q.limit(type, **_as_options(known) | changes)
+            await q.limit(type, **limits | changes)
     else:
         unchanged()
-    _show(type, (await q.limits()).get(type), as_json=as_json)
+    now = (await q.limits()).get(type)
+    item = {"type": type, "limits": now and msgspec.structs.asdict(now)}
+    show_one(item, type, limits_text(now) or "no limits", as_json=as_json)
 
 
 def limits_text(limits: Limits | None) -> str:
@@ -203,17 +173,7 @@ def limits_text(limits: Limits | None) -> str:
     return ", ".join(f"{most} {how}" for most, how in texts if most is not None)
 
 
-def _as_options(limits: Limits) -> dict[str, Any]:
-    return msgspec.structs.asdict(limits) | {"per": limits.per / 1000}
-
-
-def _show(type: str, limits: Limits | None, *, as_json: bool) -> None:
-    known = None if limits is None else msgspec.structs.asdict(limits)
-    item = {"type": type, "limits": known}
-    show_one(item, type, limits_text(limits) or "no limits", as_json=as_json)
-
-
-@click.command(cls=Command)
+@changes
 @click.argument("type", type=TYPE)
 @click.option(
     "--state",
@@ -225,7 +185,6 @@ def _show(type: str, limits: Limits | None, *, as_json: bool) -> None:
 )
 @yes_option
 @json_option(help="Write one JSON object: removed.")
-@changes
 async def clear(
     q: Kue, type: str, states: tuple[State, ...], yes: bool, as_json: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""``kue job log``: the log of a job."""
+"""``kue job log`` and ``wait``: follow a job to its end."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import click
 import msgspec
 
 from kue.cli.context import json_option, reads
-from kue.cli.output.console import Command, output
-from kue.cli.output.listing import show_json, show_line
+from kue.cli.output.console import DONE, REFUSED, output, print_message
+from kue.cli.output.listing import progress_bar, show_json, show_line
 from kue.cli.output.text import iso, visible
-from kue.cli.params import JOB_ID
+from kue.cli.params import DURATION, JOB_ID
 from kue.store.values import MAX_LOG_LINES, LogLine
 from kue.worker.progress_values import LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from datetime import timedelta
 
     from kue.client.handle import JobHandle
     from kue.client.queue import Kue
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.5
 
 
-@click.command(cls=Command)
+@reads
 @click.argument("job_id", metavar="ID", type=JOB_ID)
 @click.option("--follow", "-f", is_flag=True, help="Continue until the job has ended.")
 @click.option("--attempt", type=int, help="Only lines of this attempt.")
@@ -34,7 +35,6 @@ LOOK_SECONDS = 0.5
     "--level", type=click.Choice(LEVELS), default="debug", help="This level and above."
 )
 @json_option(help="Write one JSON object per line: text, level, attempt, at.")
-@reads
 async def log(
     q: Kue, job_id: int, follow: bool, attempt: int | None, level: str, as_json: bool
 ) -> None:
@@ -50,8 +50,14 @@ async def log(
     handle = await q.get(job_id)
     wanted = frozenset(LEVELS[LEVELS.index(level) :])
     async for line in _lines(handle, follow=follow):
-        if line.level in wanted and attempt in (None, line.attempt):
-            _show(line, as_json=as_json)
+        if line.level not in wanted or attempt not in (None, line.attempt):
+            continue
+        if as_json:
+            show_json(msgspec.to_builtins(line) | {"level": line.level, "at": line.at})
+        elif output().is_terminal:
+            click.echo(f"{iso(line.at)} {line.level:<8} {visible(line.text)}")
+        else:
+            show_line(iso(line.at), line.level, str(line.attempt), line.text)
 
 
 async def _lines(handle: JobHandle[object], *, follow: bool) -> AsyncIterator[LogLine]:
@@ -79,10 +85,29 @@ def unseen(seen: list[LogLine], lines: list[LogLine]) -> list[LogLine]:
     return lines
 
 
-def _show(line: LogLine, *, as_json: bool) -> None:
-    if as_json:
-        show_json(msgspec.to_builtins(line) | {"level": line.level, "at": line.at})
-    elif output().is_terminal:
-        click.echo(f"{iso(line.at)} {line.level:<8} {visible(line.text)}")
-    else:
-        show_line(iso(line.at), line.level, str(line.attempt), line.text)
+@reads
+@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.option(
+    "--timeout", type=DURATION, help="Stop waiting after this; the job goes on."
+)
+@click.option("--json", is_flag=True, expose_value=False, help="The result is JSON.")
+async def wait(q: Kue, job_id: int, timeout: timedelta | None) -> int:
+    """
+    Wait until a job has ended, and print its result as one JSON document.
+
+    Exits with 1 when it failed, was cancelled, or did not end within --timeout.
+
+    \b
+      kue job wait 7 --timeout 30s
+      kue job wait $(kue job add report '{"month": "2026-10"}')
+    """
+    handle = await q.get(job_id)
+    with progress_bar(f"Job {job_id}", 100) as update:
+        handle.on("progress", lambda event: update(event.detail.get("progress", 0)))
+        try:
+            result = await handle.result(timeout)
+        except TimeoutError as exc:
+            print_message(str(exc))
+            return REFUSED
+    show_json(result)
+    return DONE
