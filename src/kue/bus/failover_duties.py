@@ -1,5 +1,5 @@
 """
-Assignments (duties) of the nodes of a group, with failover: the contract.
+Failover duties (assignments) of the nodes of a group: the contract.
 
 A duty is JSON under an id.  One node holds it.  When that node dies, a survivor of its
 group takes it over; all survivors agree on which.  Only its users know what it means.

@@ -8,19 +8,6 @@ rejoins.
 
 All keys share one hash tag and so live in one slot of a Redis Cluster; channels are
 sharded ones, which only that slot's node carries.
-
-==================  ======  ========================================================
-key, after the tag  type    holds
-==================  ======  ========================================================
-``:nodes``          zset    nodes; score = time of the last heartbeat, ms
-``:at:<node>``      set     addresses at which it listens
-``:number``         string  number of the last change
-``:changes``        –       channel: number, tab, change as JSON
-``:to:<node>``      –       channel: batches of frames for a node
-``:facts:<node>``   string  its status, JSON; expires after a lease
-``:seen``           string  exists while someone inspects messages
-``:samples``        –       channel: samples of messages, JSON
-==================  ======  ========================================================
 """
 
 from __future__ import annotations
@@ -58,6 +45,21 @@ if TYPE_CHECKING:
     from kue.bus.cluster import ClusterMember
     from kue.bus.frames import Frame
 
+#: Keys, their Redis types and what they hold, for docs/reference/redis-keys.md.
+KEYS = (
+    ("{kue:bus}:nodes", "zset", "nodes; score = its last heartbeat, ms"),
+    ("{kue:bus}:at:<node>", "set", "addresses of its consumers"),
+    ("{kue:bus}:number", "string", "number of the last change"),
+    ("{kue:bus}:changes", "channel", "number, tab, change as JSON (sharded publish)"),
+    (
+        "{kue:bus}:to:<node>",
+        "channel",
+        "batches of messages for a node (sharded publish)",
+    ),
+    ("{kue:bus}:facts:<node>", "string", "its status, JSON; expires after a lease"),
+    ("{kue:bus}:seen", "string", "present while messages are being inspected"),
+    ("{kue:bus}:samples", "channel", "sampled messages, JSON (sharded publish)"),
+)
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 1.0

@@ -1,17 +1,4 @@
-"""
-Assignments (duties) of the nodes of a group, in Redis.
-
-=========================  ======  =================================================
-key, after the tag         type    holds
-=========================  ======  =================================================
-``:duty:<group>:nodes``    set     nodes of the group
-``:duty:<group>:holders``  hash    id → node; empty where no node holds it
-``:duty:<group>:records``  hash    id → JSON
-``:duty:<group>:tried``    hash    id → JSON object: node → when it failed, ms
-``:duty:<group>:gone``     hash    dead node → when that was first seen, ms
-``:duty:<group>:struck:…`` string  a duty, by id, that has ended; for an hour
-=========================  ======  =================================================
-"""
+"""Failover duties (assignments) of the nodes of a group, in Redis."""
 
 from __future__ import annotations
 
@@ -27,6 +14,23 @@ if TYPE_CHECKING:
 
     from kue.store.redis.wire.client import RedisClient
 
+#: Keys, their Redis types and what they hold, for docs/reference/redis-keys.md.
+KEYS = (
+    ("{kue:bus}:duty:<group>:nodes", "set", "nodes of a group"),
+    ("{kue:bus}:duty:<group>:holders", "hash", "duty → node; empty if no node has it"),
+    (
+        "{kue:bus}:duty:<group>:records",
+        "hash",
+        "duty → JSON: the verticle, its config, its options",
+    ),
+    ("{kue:bus}:duty:<group>:tried", "hash", "duty → JSON: node → when it failed, ms"),
+    ("{kue:bus}:duty:<group>:gone", "hash", "dead node → when that was first seen, ms"),
+    (
+        "{kue:bus}:duty:<group>:struck:<duty>",
+        "string",
+        "a duty that is over; kept for an hour",
+    ),
+)
 _AGAIN_MS = round(AGAIN_SECONDS * 1000)
 #: Records in one reply.
 _MANY = 100

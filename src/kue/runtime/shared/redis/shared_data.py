@@ -5,29 +5,6 @@ Maps and counters are spread by their names over 64 slices, each with its own ha
 (``{kue:shared:<n>}``): what one script touches is in one slot of a Redis Cluster.
 Locks share one tag (``{kue:locks}``), since a process renews all of them at once.
 Names are percent-encoded.
-
-In a slice:
-
-===================  ======  =======================================================
-key, after the tag   type    holds
-===================  ======  =======================================================
-``:map:<name>``      hash    keys and values, JSON; expires if all its entries do
-``:ends:<name>``     zset    keys of entries that expire; score = when, ms
-``:counter:<name>``  string  the number
-``:call:<caller>``   string  number, tab, reply to the caller's last call; a minute
-===================  ======  =======================================================
-
-Of locks:
-
-===================  ======  =======================================================
-``:line:<lock>``     zset    queue of entries, ``<process>.<n>``; score = ticket; the
-                             first holds the lock
-``:ticket``          string  the last ticket
-``:processes``       zset    processes with entries; score = end of the lease, ms
-``:of:<process>``    hash    n → lock; ``step`` → number of its last step
-``:server``          hash    ``run``: id of the Redis server; ``born``: first step
-``:to:<process>``    –       channel: n, tab, ticket of an entry that is now first
-===================  ======  =======================================================
 """
 
 from __future__ import annotations
@@ -57,6 +34,47 @@ if TYPE_CHECKING:
     from kue.model.duration import Duration
     from kue.store.redis.wire.url import RedisAddress
 
+#: Keys, their Redis types and what they hold, for docs/reference/redis-keys.md.
+KEYS = (
+    (
+        "{kue:shared:<n>}:map:<name>",
+        "hash",
+        "keys and values, JSON; expires if all its entries do",
+    ),
+    (
+        "{kue:shared:<n>}:ends:<name>",
+        "zset",
+        "keys of entries that expire; score = when, ms",
+    ),
+    ("{kue:shared:<n>}:counter:<name>", "string", "the number"),
+    (
+        "{kue:shared:<n>}:call:<caller>",
+        "string",
+        "number, tab, answer of the caller's last call; a minute",
+    ),
+    (
+        "{kue:locks}:line:<lock>",
+        "zset",
+        "entries; score = ticket; the first holds the lock",
+    ),
+    ("{kue:locks}:ticket", "string", "the last ticket"),
+    (
+        "{kue:locks}:processes",
+        "zset",
+        "processes with entries; score = when the lease ends, ms",
+    ),
+    (
+        "{kue:locks}:of:<process>",
+        "hash",
+        "its entries, and the number of its last request",
+    ),
+    ("{kue:locks}:server", "hash", "the identity of this Redis, and since when"),
+    (
+        "{kue:locks}:to:<process>",
+        "channel",
+        "the entry that is now the first (sharded publish)",
+    ),
+)
 A = TypeVarTuple("A")
 T = TypeVar("T")
 #: As long as the lease of a node of a cluster.  Half of the default timeout of a lock,
