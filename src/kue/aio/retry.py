@@ -1,5 +1,5 @@
 """
-Repeating calls to the store until they succeed, and reporting what keeps them from it.
+Retries of calls to the store through outages, and reports of what keeps them failing.
 
 Everything that works for a queue (a worker's lanes, its heartbeat, its maintenance, a
 listener) repeats what the store could not do, with jitter.  There are three reasons:

@@ -1,5 +1,5 @@
 """
-Settings, from arguments and KUE_* variables.
+Settings, from arguments and environment variables (KUE_*).
 
 An argument wins over its variable, a variable over the default.  ``KUE_URL`` (then
 ``REDIS_URL``) names the store; with neither, jobs are kept in ``kue.db`` in the working
