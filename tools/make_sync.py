@@ -217,7 +217,9 @@ def _imports(module: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _formatted(text: str, target: Path) -> str:
-    for command in (("check", "--quiet", "--fix", "--select", "I,F401"), ("format",)):
+    fix = ("check", "--quiet", "--fix", "--select")
+    # Unused imports are removed first, so that the rest is sorted into few lines.
+    for command in ((*fix, "F401"), (*fix, "I"), ("format",)):
         text = subprocess.run(
             [RUFF, *command, "--stdin-filename", str(target), "-"],
             input=text,

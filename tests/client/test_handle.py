@@ -33,10 +33,27 @@ async def start(q: Kue, store: Store, **options: Any) -> JobHandle[Any]:
     return handle
 
 
-async def finish(q: Kue, store: Store, handle: JobHandle[Any], ending: Any) -> None:
+async def finish(store: Store, handle: JobHandle[Any], ending: Any) -> None:
     """End the run of *handle*'s job as a worker would."""
     job = await handle.refresh()
     await end(store, job, ending, now=await store.now())
+
+
+async def run(q: Kue, store: Store, ending: Any, **options: Any) -> JobHandle[Any]:
+    """Enqueue a job, start it and end it."""
+    handle = await start(q, store, **options)
+    await finish(store, handle, ending)
+    return handle
+
+
+def read_as(kind: Any, handle: JobHandle[Any]) -> JobHandle[Any]:
+    """Return a handle of the same job whose result is made a *kind*."""
+    return JobHandle(
+        handle._connection,
+        handle.id,
+        handle.type,
+        reader=lambda stored: msgspec.convert(stored, kind),
+    )
 
 
 # -- result ------------------------------------------------------------------
@@ -45,8 +62,7 @@ async def finish(q: Kue, store: Store, handle: JobHandle[Any], ending: Any) -> N
 async def test_the_result_of_a_job_that_has_ended_is_there_at_once(
     q: Kue, kue_store: Store
 ) -> None:
-    handle = await start(q, kue_store)
-    await finish(q, kue_store, handle, Completed({"sent": True}))
+    handle = await run(q, kue_store, Completed({"sent": True}))
 
     assert await handle.result(timeout=50) == {"sent": True}
 
@@ -54,14 +70,8 @@ async def test_the_result_of_a_job_that_has_ended_is_there_at_once(
 async def test_a_reader_makes_the_result_of_what_is_stored(
     q: Kue, kue_store: Store
 ) -> None:
-    started = await start(q, kue_store)
-    await finish(q, kue_store, started, Completed("2026-11-15T00:00:00Z"))
-    handle = JobHandle(
-        q._connection,
-        started.id,
-        "email",
-        reader=lambda stored: msgspec.convert(stored, datetime),
-    )
+    started = await run(q, kue_store, Completed("2026-11-15T00:00:00Z"))
+    handle = read_as(datetime, started)
 
     assert await handle.result(timeout=50) == datetime(2026, 11, 15, tzinfo=UTC)
 
@@ -69,14 +79,8 @@ async def test_a_reader_makes_the_result_of_what_is_stored(
 async def test_a_result_that_its_reader_does_not_know_says_so(
     q: Kue, kue_store: Store
 ) -> None:
-    started = await start(q, kue_store)
-    await finish(q, kue_store, started, Completed("seven"))
-    handle = JobHandle(
-        q._connection,
-        started.id,
-        "email",
-        reader=lambda stored: msgspec.convert(stored, int),
-    )
+    started = await run(q, kue_store, Completed("seven"))
+    handle = read_as(int, started)
 
     with pytest.raises(msgspec.ValidationError, match="Expected `int`, got `str`"):
         await handle.result(timeout=50)
@@ -119,16 +123,14 @@ async def test_a_job_that_ends_while_we_begin_to_listen_is_not_missed(
 async def test_the_result_of_a_failed_job_is_its_error(
     q: Kue, kue_store: Store
 ) -> None:
-    handle = await start(q, kue_store)
-    await finish(q, kue_store, handle, Failed(OOPS))
+    handle = await run(q, kue_store, Failed(OOPS))
 
     with pytest.raises(JobFailed, match=f"job {handle.id} failed: ValueError: oops"):
         await handle.result(timeout=50)
 
 
 async def test_the_result_of_a_cancelled_job_says_why(q: Kue, kue_store: Store) -> None:
-    handle = await start(q, kue_store)
-    await finish(q, kue_store, handle, Cancelled("not wanted"))
+    handle = await run(q, kue_store, Cancelled("not wanted"))
 
     with pytest.raises(JobCancelled, match="was cancelled: not wanted"):
         await handle.result(timeout=50)
@@ -182,8 +184,7 @@ async def test_a_job_removed_on_completion_answers_none(
 async def test_a_retried_job_is_waited_for_until_its_new_end(
     q: Kue, kue_store: Store, wire: Wire
 ) -> None:
-    handle = await start(q, kue_store)
-    await finish(q, kue_store, handle, Failed(OOPS))
+    handle = await run(q, kue_store, Failed(OOPS))
     await q.handle(await handle.refresh()).retry()
 
     waiting = asyncio.create_task(handle.result(timeout=50))
@@ -387,8 +388,7 @@ async def test_cancelling_a_running_job_only_asks(q: Kue, kue_store: Store) -> N
 async def test_a_job_that_has_ended_cannot_be_cancelled(
     q: Kue, kue_store: Store
 ) -> None:
-    handle = await start(q, kue_store)
-    await finish(q, kue_store, handle, Completed())
+    handle = await run(q, kue_store, Completed())
 
     with pytest.raises(InvalidTransition, match="is complete and cannot be cancelled"):
         await handle.cancel()
@@ -405,8 +405,7 @@ async def test_a_running_job_is_removed_only_by_force(q: Kue, kue_store: Store) 
 
 
 async def test_a_failed_job_can_be_retried(q: Kue, kue_store: Store) -> None:
-    handle = await start(q, kue_store)
-    await finish(q, kue_store, handle, Failed(OOPS))
+    handle = await run(q, kue_store, Failed(OOPS))
 
     await handle.retry()
     # A second operator who presses the button finds it done.
@@ -418,13 +417,12 @@ async def test_a_failed_job_can_be_retried(q: Kue, kue_store: Store) -> None:
 
 async def test_of_two_who_retry_one_ending_one_does(q: Kue, kue_store: Store) -> None:
     """R-1: also when the job has failed again by the time the second one asks."""
-    mine = await start(q, kue_store)
-    await finish(q, kue_store, mine, Failed(OOPS))
+    mine = await run(q, kue_store, Failed(OOPS))
     mine, theirs = await q.get(mine.id), await q.get(mine.id)
 
     assert await mine.retry() is True
     await claim_one(kue_store, now=await kue_store.now())
-    await finish(q, kue_store, mine, Failed(OOPS))
+    await finish(kue_store, mine, Failed(OOPS))
     assert await theirs.retry() is False
 
     assert (await theirs.refresh()).state is State.FAILED
@@ -433,8 +431,7 @@ async def test_of_two_who_retry_one_ending_one_does(q: Kue, kue_store: Store) ->
 
 async def test_a_handle_retries_each_ending_once(q: Kue, kue_store: Store) -> None:
     """R-1: what it read before it retried is not taken for the next ending."""
-    handle = await start(q, kue_store)
-    await finish(q, kue_store, handle, Failed(OOPS))
+    handle = await run(q, kue_store, Failed(OOPS))
     await handle.refresh()
 
     assert await handle.retry() is True
@@ -447,7 +444,7 @@ async def test_a_retry_can_bring_other_data(q: Kue, kue_store: Store) -> None:
     handle = await start(q, kue_store)
     with pytest.raises(InvalidTransition, match="is active and cannot be retried"):
         await handle.retry(data="new")
-    await finish(q, kue_store, handle, Failed(OOPS))
+    await finish(kue_store, handle, Failed(OOPS))
     late = await q.get(handle.id)
 
     assert await q.handle(await handle.refresh()).retry(data="new") is True
@@ -464,7 +461,7 @@ async def test_a_job_that_ended_since_it_was_read_is_neither_delayed_nor_promote
     """R-1: it would run again."""
     handle = await start(q, kue_store)
     seen = await q.get(handle.id)
-    await finish(q, kue_store, handle, Completed())
+    await finish(kue_store, handle, Completed())
 
     with pytest.raises(InvalidTransition, match="is complete and cannot be delayed"):
         await seen.delay("1h")
@@ -480,8 +477,7 @@ async def test_a_job_that_was_restarted_since_it_was_read_is_not_delayed(
     q: Kue, kue_store: Store
 ) -> None:
     """R-1: nor does the caller believe that it was."""
-    handle = await start(q, kue_store)
-    await finish(q, kue_store, handle, Failed(OOPS))
+    handle = await run(q, kue_store, Failed(OOPS))
     seen = await q.get(handle.id)
     await handle.retry()
 
@@ -503,8 +499,7 @@ async def test_a_running_job_cannot_be_retried(q: Kue, kue_store: Store) -> None
 async def test_a_job_whose_key_was_taken_cannot_be_retried(
     q: Kue, kue_store: Store
 ) -> None:
-    handle = await start(q, kue_store, unique="one")
-    await finish(q, kue_store, handle, Failed(OOPS))
+    handle = await run(q, kue_store, Failed(OOPS), unique="one")
     holder = await q.enqueue("email", unique="one")
 
     with pytest.raises(UniqueHeld, match=f"job {holder.id} holds its unique key"):
@@ -522,8 +517,7 @@ async def test_a_delayed_job_can_be_promoted(q: Kue) -> None:
 async def test_promoting_does_not_bring_an_ended_job_back(
     q: Kue, kue_store: Store
 ) -> None:
-    handle = await start(q, kue_store)
-    await finish(q, kue_store, handle, Completed())
+    handle = await run(q, kue_store, Completed())
 
     with pytest.raises(InvalidTransition, match="is complete and cannot be promoted"):
         await handle.promote()

@@ -11,6 +11,7 @@ import pytest
 from kue import ActiveJob, JobFailed, Kue, Skip, State
 from kue.model.job import Error, Job
 from tests.worker import child_tasks
+from tests.worker.working import worked
 
 CallNext = Callable[[ActiveJob], Awaitable[Any]]
 
@@ -36,9 +37,7 @@ async def test_the_queues_layers_are_around_the_tasks_in_the_order_given(
     async def send() -> None:
         story.append("run")
 
-    job = await send.enqueue()
-    async with q.work():
-        await job.result(timeout=50)
+    await worked(q, await send.enqueue())
 
     assert story == [
         "outer before",
@@ -104,9 +103,8 @@ async def test_a_layer_hears_of_errors_and_an_error_of_its_own_ends_the_run(
         raise ValueError("oops")
 
     job = await send.enqueue()
-    async with q.work():
-        with pytest.raises(JobFailed, match="RuntimeError: translated"):
-            await job.result(timeout=50)
+    with pytest.raises(JobFailed, match="RuntimeError: translated"):
+        await worked(q, job)
 
     assert [str(exc) for exc in heard] == ["oops"]
 
@@ -197,9 +195,7 @@ async def test_a_resource_that_cannot_be_opened_fails_the_run_and_is_tried_again
     async def report() -> str:
         return database.value
 
-    job = await report.enqueue()
-    async with q.work():
-        assert await job.result(timeout=50) == "open"
+    assert await worked(q, await report.enqueue()) == "open"
 
 
 async def test_a_task_in_a_process_cannot_use_what_the_worker_opened(q: Kue) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from kue import ActiveJob, BadPayload, JobFailed, Kue, State, current_job
 from tests.support.engines import Engine
+from tests.worker.working import worked
 
 
 class Colour(Enum):
@@ -188,8 +189,7 @@ async def test_arguments_come_back_as_their_annotations_say(q: Kue) -> None:
     job = await everything.enqueue(
         Mail("a@b.c", when), Size(3), colour=Colour.RED, numbers=[1, 2], extra=1.5
     )
-    async with q.work():
-        await job.result(timeout=50)
+    await worked(q, job)
 
     expected = (Mail("a@b.c", when), Size(3), Colour.RED, [1, 2], None, 2**70)
     assert seen == [(*expected, {"extra": 1.5})]
@@ -212,9 +212,8 @@ async def test_data_that_does_not_fit_fails_the_job_at_once(
         return n * 2
 
     job = await q.enqueue("double", data, attempts=5)
-    async with q.work():
-        with pytest.raises(JobFailed) as caught:
-            await job.result(timeout=50)
+    with pytest.raises(JobFailed) as caught:
+        await worked(q, job)
 
     assert (caught.value.kind, caught.value.message) == ("BadArguments", message)
     assert (await job.refresh()).attempts == 1
@@ -225,9 +224,7 @@ async def test_a_task_that_takes_no_arguments_needs_no_data(q: Kue) -> None:
     async def ping() -> str:
         return "pong"
 
-    job = await q.enqueue("ping")
-    async with q.work():
-        assert await job.result(timeout=50) == "pong"
+    assert await worked(q, await q.enqueue("ping")) == "pong"
 
 
 async def test_a_result_is_what_the_function_returns_by_its_annotation(q: Kue) -> None:
@@ -235,9 +232,7 @@ async def test_a_result_is_what_the_function_returns_by_its_annotation(q: Kue) -
     async def write(to: str) -> Mail:
         return Mail(to, datetime(2026, 1, 2, tzinfo=UTC))
 
-    job = await write.enqueue("a@b.c")
-    async with q.work():
-        mail = await job.result(timeout=50)
+    mail = await worked(q, await write.enqueue("a@b.c"))
 
     assert mail == Mail("a@b.c", datetime(2026, 1, 2, tzinfo=UTC))
 
@@ -314,8 +309,7 @@ async def test_a_task_that_takes_the_job_cannot_be_called_without_one(q: Kue) ->
         await inner()
 
     job = await outer.enqueue()
-    async with q.work():
-        assert await job.result(timeout=50) == job.id
+    assert await worked(q, job) == job.id
 
 
 def test_there_is_no_current_job_outside_of_one() -> None:
@@ -346,14 +340,6 @@ async def test_code_that_a_handler_calls_finds_the_job_in_coroutines_and_threads
 
 
 # -- from ordinary code ------------------------------------------------------
-
-
-async def test_delay_in_async_code_says_what_to_write(q: Kue) -> None:
-    @q.task
-    async def send(to: str) -> None: ...
-
-    with pytest.raises(RuntimeError, match="await"):
-        send.delay(to="a@b.c")
 
 
 def test_delay_enqueues_from_ordinary_code(place: Engine) -> None:

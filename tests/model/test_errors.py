@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -138,9 +139,10 @@ def test_what_steers_a_run_is_not_caught_as_a_kue_error(
     assert not issubclass(signal, KueError)
 
 
-def test_the_tree_on_top_of_the_module_is_complete() -> None:
-    tree = errors.__doc__ or ""
-    drawn = set(re.findall(r"^ *[*+-] (\w+)", tree, re.MULTILINE))
+def test_the_tree_in_the_reference_is_complete() -> None:
+    page = Path(__file__).parents[2] / "docs/reference/errors.md"
+    _, tree, _ = page.read_text().split("```", 2)
+    drawn = set(re.findall(r"^(?:[│├└─ ]+ )?([A-Z]\w+)", tree, re.MULTILINE))
 
     assert drawn == {
         name

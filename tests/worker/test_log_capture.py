@@ -13,6 +13,7 @@ import pytest
 from kue import ActiveJob, JobFailed, Kue
 from kue.client.handle import JobHandle
 from kue.worker import log_capture
+from tests.worker.working import worked
 
 logger = logging.getLogger("shop.mail")
 
@@ -37,8 +38,7 @@ async def test_records_keep_their_level_and_prints_are_info(q: Kue) -> None:
         print(" and a half")  # noqa: T201
 
     job = await send.enqueue()
-    async with q.work():
-        await job.result(timeout=50)
+    await worked(q, job)
 
     assert await lines_of(job) == [
         ("debug", "a detail"),
@@ -54,8 +54,7 @@ async def test_a_line_that_was_never_ended_is_kept(q: Kue) -> None:
         print("half", end="")  # noqa: T201
 
     job = await send.enqueue()
-    async with q.work():
-        await job.result(timeout=50)
+    await worked(q, job)
 
     assert await lines_of(job) == [("info", "half")]
 
@@ -70,9 +69,8 @@ async def test_lines_know_their_attempt_and_exceptions_their_stack(q: Kue) -> No
             raise
 
     job = await send.enqueue()
-    async with q.work():
-        with pytest.raises(JobFailed):
-            await job.result(timeout=50)
+    with pytest.raises(JobFailed):
+        await worked(q, job)
 
     lines = await job.logs()
     assert [line.attempt for line in lines] == [1, 2]
@@ -109,8 +107,7 @@ async def test_a_stream_handler_on_stdout_is_not_heard_twice(q: Kue) -> None:
         logger.removeHandler(handler)
 
     job = await send.enqueue()
-    async with q.work():
-        await job.result(timeout=50)
+    await worked(q, job)
 
     assert await lines_of(job) == [("info", "once")]
 
@@ -126,8 +123,7 @@ async def test_an_attempt_that_never_stops_talking_is_cut_off(
             print(number)  # noqa: T201
 
     job = await send.enqueue()
-    async with q.work():
-        await job.result(timeout=50)
+    await worked(q, job)
 
     lines = await lines_of(job)
     assert lines[:3] == [("info", "0"), ("info", "1"), ("info", "2")]
@@ -152,9 +148,7 @@ async def test_prints_still_reach_the_terminal(
     async def send() -> None:
         print("for everyone")  # noqa: T201
 
-    job = await send.enqueue()
-    async with q.work():
-        await job.result(timeout=50)
+    await worked(q, await send.enqueue())
 
     assert "for everyone" in capsys.readouterr().out
 

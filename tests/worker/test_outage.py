@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,22 @@ from kue.aio.retry import MAX_BUGS
 from kue.store.values import PauseRequest
 from tests.support.flaky import Wire
 from tests.support.patience import until
+from tests.worker.working import worked
 
 
 def messages(
     caplog: pytest.LogCaptureFixture, name: str = "kue.aio.retry"
 ) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == name]
+
+
+def returning(result: object) -> Callable[[ActiveJob], Awaitable[object]]:
+    """Return a handler that returns *result*."""
+
+    async def handler(job: ActiveJob) -> object:
+        return result
+
+    return handler
 
 
 async def test_a_claim_whose_reply_was_lost_is_repeated_and_runs_once(
@@ -65,9 +76,7 @@ async def test_an_outcome_is_kept_until_the_store_is_back(q: Kue, wire: Wire) ->
 async def test_an_outage_is_one_line_at_its_beginning_and_one_at_its_end(
     q: Kue, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @q.process("email")
-    async def handler(job: ActiveJob) -> None: ...
-
+    q.process("email", returning(None))
     async with q.work():
         await wire.until_called("stand_by")
         with caplog.at_level(logging.INFO):
@@ -85,10 +94,7 @@ async def test_an_outage_is_one_line_at_its_beginning_and_one_at_its_end(
 async def test_a_store_that_is_away_at_the_start_is_waited_for(
     q: Kue, wire: Wire
 ) -> None:
-    @q.process("email")
-    async def handler(job: ActiveJob) -> str:
-        return "at last"
-
+    q.process("email", returning("at last"))
     handle = await q.enqueue("email")
     wire.is_cut = True
     async with q.work():
@@ -122,9 +128,7 @@ async def test_signs_of_life_that_cannot_be_sent_do_not_fail_the_job(
 async def test_an_idle_worker_stops_soon_though_the_store_is_away(
     q: Kue, wire: Wire
 ) -> None:
-    @q.process("email")
-    async def handler(job: ActiveJob) -> None: ...
-
+    q.process("email", returning(None))
     wire.is_cut = True
     running = asyncio.create_task(q.run(grace=3600))
     await wire.until_called("renew", 2)
@@ -159,11 +163,7 @@ async def test_a_bug_is_logged_each_time_and_stops_the_worker(
     q: Kue, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     """R-6: a TypeError in `cycle` is neither an outage nor silence."""
-
-    @q.process("email")
-    async def handler(job: ActiveJob) -> str:
-        return "by the next worker"
-
+    q.process("email", returning("by the next worker"))
     wire.spoil("cycle", TypeError("unsupported operand"))
     with pytest.raises(TypeError, match="unsupported operand"):
         await q.run()
@@ -173,9 +173,7 @@ async def test_a_bug_is_logged_each_time_and_stops_the_worker(
     assert all(error.exc_info for error in errors)
     assert [worker.stopped for worker in await q.workers()] == [True]
     wire.mend()
-    handle = await q.enqueue("email")
-    async with q.work():
-        assert await handle.result(timeout=50) == "by the next worker"
+    assert await worked(q, await q.enqueue("email")) == "by the next worker"
 
 
 async def test_a_bug_in_a_service_lets_running_jobs_finish(q: Kue, wire: Wire) -> None:
@@ -202,11 +200,7 @@ async def test_damage_is_an_error_and_seen_in_workers(
     q: Kue, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     """R-6: a damaged structure is neither an outage nor silence."""
-
-    @q.process("email")
-    async def handler(job: ActiveJob) -> str:
-        return "at last"
-
+    q.process("email", returning("at last"))
     wire.spoil("cycle", StoreCorrupt("a row is bad"))
     async with q.work():
         wire.break_off("stand_by")
@@ -233,10 +227,7 @@ async def test_a_store_that_is_not_fit_is_heard_of_at_once(tmp_path: Path) -> No
     path = tmp_path / "kue.db"
     path.write_bytes(b"this is not a database, whatever its name says" * 100)
     q = Kue(f"sqlite:///{path}")
-
-    @q.process("email")
-    async def handler(job: ActiveJob) -> None: ...
-
+    q.process("email", returning(None))
     with pytest.raises(StoreCorrupt):
         await q.run()
     await q.close()
@@ -246,10 +237,7 @@ async def test_a_store_that_can_do_all_but_wait_is_not_asked_without_rest(
     q: Kue, wire: Wire
 ) -> None:
     """As where a rule of the server forbids the blocking command alone."""
-
-    @q.process("email")
-    async def handler(job: ActiveJob) -> None: ...
-
+    q.process("email", returning(None))
     wire.break_off("stand_by", "wait")
 
     async with q.work():
@@ -263,10 +251,7 @@ async def test_a_store_that_can_do_all_but_wait_is_not_asked_without_rest(
 
 
 async def test_a_pause_does_not_lose_what_a_broken_call_got(q: Kue, wire: Wire) -> None:
-    @q.process("email")
-    async def handler(job: ActiveJob) -> str:
-        return "received"
-
+    q.process("email", returning("received"))
     async with q.work():
         await wire.until_called("stand_by")
         answer = wire.hold("claim")

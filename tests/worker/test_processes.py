@@ -16,6 +16,7 @@ from kue import JobCancelled, JobFailed, Kue, State, Task
 from kue.worker.pools.processes import environment
 from tests.support.patience import until
 from tests.worker import child_tasks
+from tests.worker.working import worked
 
 
 def apart(q: Kue, function: Callable[..., Any], **options: Any) -> Task[..., Any, Any]:
@@ -38,9 +39,7 @@ async def test_plain_and_coroutine_functions_run_in_a_child(
 ) -> None:
     task = apart(q, function)
 
-    job = await task.enqueue(n=4)
-    async with q.work():
-        assert await job.result(timeout=50) in (8, 12)
+    assert await worked(q, await task.enqueue(n=4)) in (8, 12)
 
 
 async def test_a_child_is_used_again_and_ends_with_its_worker(q: Kue) -> None:
@@ -62,9 +61,7 @@ async def test_a_child_knows_nothing_that_leads_to_the_store(
     monkeypatch.setenv("MINE", "kept")
     task = apart(q, child_tasks.environment)
 
-    job = await task.enqueue()
-    async with q.work():
-        known = await job.result(timeout=50)
+    known = await worked(q, await task.enqueue())
 
     assert known["MINE"] == "kept"
     assert "secret" not in str(known)
@@ -184,8 +181,7 @@ async def test_what_a_child_says_is_kept_with_the_job(q: Kue) -> None:
     job = await task.enqueue()
     heard: list[Any] = []
     job.on("progress", heard.append)
-    async with q.work():
-        assert await job.result(timeout=50) == "said"
+    assert await worked(q, job) == "said"
 
     lines = [(line.text, line.level, line.attempt) for line in await job.logs()]
     assert lines == [
@@ -242,10 +238,8 @@ async def test_a_worker_that_stops_kills_what_outlasts_its_grace(
 async def test_a_result_that_is_too_large_fails_in_the_child(q: Kue) -> None:
     task = apart(q, child_tasks.too_much, attempts=1)
 
-    job = await task.enqueue()
-    async with q.work():
-        with pytest.raises(JobFailed, match="result: is 1,000,002 bytes"):
-            await job.result(timeout=50)
+    with pytest.raises(JobFailed, match="result: is 1,000,002 bytes"):
+        await worked(q, await task.enqueue())
 
 
 async def test_a_function_that_the_child_cannot_find_is_told_with_the_job(
@@ -254,10 +248,8 @@ async def test_a_function_that_the_child_cannot_find_is_told_with_the_job(
     monkeypatch.setattr(child_tasks.double, "__qualname__", "gone")
     task = apart(q, child_tasks.double, attempts=1)
 
-    job = await task.enqueue(n=1)
-    async with q.work():
-        with pytest.raises(JobFailed, match=r"AttributeError: .*gone"):
-            await job.result(timeout=50)
+    with pytest.raises(JobFailed, match=r"AttributeError: .*gone"):
+        await worked(q, await task.enqueue(n=1))
 
 
 PROGRAM = """

@@ -12,6 +12,7 @@ from kue.store.contract import Store
 from kue.store.values import MAX_LOG_LINES, RemoveRequest
 from tests.support.flaky import Wire
 from tests.support.patience import until
+from tests.worker.working import worked
 
 
 async def test_of_progress_said_at_once_only_the_newest_is_written(
@@ -26,8 +27,7 @@ async def test_of_progress_said_at_once_only_the_newest_is_written(
 
     seen: list[object] = []
     handle = await count.enqueue()
-    async with q.work():
-        await handle.result(timeout=50)
+    await worked(q, handle)
 
     assert seen == [{"page": 7}]
     assert wire.times("progress") <= 2
@@ -58,8 +58,7 @@ async def test_everything_a_run_said_is_there_when_it_has_ended(q: Kue) -> None:
             job.log(f"line {number}")
 
     job = await speak.enqueue()
-    async with q.work():
-        await job.result(timeout=50)
+    await worked(q, job)
 
     assert [line.text for line in await job.logs()] == [
         f"line {number}" for number in range(20)
@@ -75,8 +74,7 @@ async def test_a_run_that_talks_faster_than_the_store_hears_keeps_its_newest_lin
             job.log(number)
 
     job = await speak.enqueue()
-    async with q.work():
-        await job.result(timeout=50)
+    await worked(q, job)
 
     lines = await job.logs()
     assert len(lines) == MAX_LOG_LINES

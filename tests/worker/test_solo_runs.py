@@ -40,6 +40,26 @@ class Company:
         self.running.remove(job.id)
 
 
+@pytest.fixture
+def company(q: Kue) -> Company:
+    """Handles jobs of type "email"."""
+    company = Company()
+    q.process("email", 10, company)
+    return company
+
+
+@pytest.fixture
+async def suspect(q: Kue, kue_store: Store) -> int:
+    """Return the id of a job that lost two workers."""
+    return await add_suspect(q, kue_store, stalls=2)
+
+
+@pytest.fixture
+async def other(q: Kue, suspect: int) -> int:
+    """Return the id of a job that may run beside others, and was added later."""
+    return (await q.enqueue("email")).id
+
+
 async def add_suspect(q: Kue, store: Store, type: str = "email", *, stalls: int) -> int:
     [job_id] = await add_suspects(q, store, type, stalls=stalls)
     return job_id
@@ -66,10 +86,9 @@ async def lose_workers(
     return [job.id for job in jobs]
 
 
-async def test_a_job_that_lost_two_workers_runs_alone(q: Kue, kue_store: Store) -> None:
-    company = Company()
-    q.process("email", 10, company)
-    suspect = await add_suspect(q, kue_store, stalls=2)
+async def test_a_job_that_lost_two_workers_runs_alone(
+    q: Kue, kue_store: Store, company: Company, suspect: int
+) -> None:
     others = [(await q.enqueue("email")).id for _ in range(3)]
 
     async with q.work():
@@ -83,10 +102,8 @@ async def test_a_job_that_lost_two_workers_runs_alone(q: Kue, kue_store: Store) 
 
 
 async def test_a_job_that_lost_one_worker_runs_beside_others(
-    q: Kue, kue_store: Store
+    q: Kue, kue_store: Store, company: Company
 ) -> None:
-    company = Company()
-    q.process("email", 10, company)
     job_id = await add_suspect(q, kue_store, stalls=1)
     other = (await q.enqueue("email")).id
 
@@ -133,14 +150,15 @@ async def test_several_of_them_run_one_after_the_other(
 
 
 async def test_what_does_not_end_in_time_does_not_keep_it_for_ever(
-    q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch
+    q: Kue,
+    kue_store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    company: Company,
+    suspect: int,
+    other: int,
 ) -> None:
     """Or a job that another one waits for would never run."""
     monkeypatch.setattr(solo_runs, "ALONE_SECONDS", 0.1)
-    company = Company()
-    q.process("email", 10, company)
-    suspect = await add_suspect(q, kue_store, stalls=2)
-    other = (await q.enqueue("email")).id
 
     async with q.work():
         await until(lambda: company.running == [other, suspect])
@@ -152,12 +170,9 @@ async def test_what_does_not_end_in_time_does_not_keep_it_for_ever(
 
 
 async def test_one_that_takes_long_gets_company_again(
-    q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch
+    q: Kue, monkeypatch: pytest.MonkeyPatch, company: Company, suspect: int
 ) -> None:
     monkeypatch.setattr(solo_runs, "ALONE_SECONDS", 0.1)
-    company = Company()
-    q.process("email", 10, company)
-    suspect = await add_suspect(q, kue_store, stalls=2)
 
     async with q.work():
         await until(lambda: company.running == [suspect])
@@ -167,13 +182,8 @@ async def test_one_that_takes_long_gets_company_again(
 
 
 async def test_one_that_waits_is_handed_back_at_a_stop(
-    q: Kue, kue_store: Store
+    q: Kue, kue_store: Store, company: Company, suspect: int, other: int
 ) -> None:
-    company = Company()
-    q.process("email", 10, company)
-    suspect = await add_suspect(q, kue_store, stalls=2)
-    other = (await q.enqueue("email")).id
-
     async with q.work(grace=0.1):
         await until(lambda: company.running == [other])
 
@@ -182,34 +192,29 @@ async def test_one_that_waits_is_handed_back_at_a_stop(
     assert job.history[-1].reason == "the worker stopped"
 
 
-async def test_one_that_waits_can_be_cancelled(q: Kue, kue_store: Store) -> None:
-    company = Company()
-    q.process("email", 10, company)
-    suspect = await add_suspect(q, kue_store, stalls=2)
-    other = (await q.enqueue("email")).id
-
+async def test_one_that_waits_can_be_cancelled(
+    q: Kue, kue_store: Store, company: Company, suspect: int, other: int
+) -> None:
     async with q.work():
         await until(lambda: company.running == [other])
         handle = await q.get(suspect)
         await handle.cancel()
-        await until_cancelled(kue_store, suspect)
+        await until_in(State.CANCELLED, kue_store, suspect)
         company.go_on.set()
 
     assert suspect not in company.seen
 
 
-async def until_cancelled(store: Store, job_id: int) -> None:
+async def until_in(state: State, store: Store, job_id: int) -> None:
     async with asyncio.timeout(60), store.watch([job_id]) as events:
-        while (await get_one(store, job_id)).state is not State.CANCELLED:
+        while (await get_one(store, job_id)).state is not state:
             await anext(events)
 
 
 async def test_one_with_a_short_ttl_begins_before_it_is_over(
-    q: Kue, kue_store: Store
+    q: Kue, kue_store: Store, company: Company
 ) -> None:
     """Or it would be handed from worker to worker, and block each of them."""
-    company = Company()
-    q.process("email", 10, company)
     await q.enqueue("email", ttl="6s")
     [suspect] = await lose_workers(kue_store, "email", stalls=2, count=1)
     other = (await q.enqueue("email")).id
@@ -220,13 +225,14 @@ async def test_one_with_a_short_ttl_begins_before_it_is_over(
 
 
 async def test_one_that_is_lost_while_it_waits_blocks_nobody(
-    q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch
+    q: Kue,
+    kue_store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    company: Company,
+    suspect: int,
+    other: int,
 ) -> None:
     monkeypatch.setattr(solo_runs, "ALONE_SECONDS", 600)
-    company = Company()
-    q.process("email", 10, company)
-    suspect = await add_suspect(q, kue_store, stalls=2)
-    other = (await q.enqueue("email")).id
 
     async with q.work():
         await until(lambda: company.running == [other])
@@ -238,11 +244,9 @@ async def test_one_that_is_lost_while_it_waits_blocks_nobody(
 
 
 async def test_one_whose_turn_does_not_come_is_released(
-    q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch
+    q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch, company: Company
 ) -> None:
     monkeypatch.setattr(solo_runs, "ALONE_SECONDS", 600)
-    company = Company()
-    q.process("email", 10, company)
     await q.enqueue("email")
     await q.enqueue("email", ttl="6s")
     _, second = await lose_workers(kue_store, "email", stalls=2, count=2)
@@ -250,7 +254,7 @@ async def test_one_whose_turn_does_not_come_is_released(
 
     async with q.work():
         await until(lambda: company.running == [other])
-        await until_waiting(kue_store, second)
+        await until_in(State.WAITING, kue_store, second)
         job = await get_one(kue_store, second)
         company.go_on.set()
 
@@ -259,29 +263,18 @@ async def test_one_whose_turn_does_not_come_is_released(
 
 
 async def test_one_whose_type_is_paused_meanwhile_is_released(
-    q: Kue, kue_store: Store
+    q: Kue, kue_store: Store, company: Company, suspect: int, other: int
 ) -> None:
-    company = Company()
-    q.process("email", 10, company)
-    suspect = await add_suspect(q, kue_store, stalls=2)
-    other = (await q.enqueue("email")).id
-
     async with q.work():
         await until(lambda: company.running == [other])
         await q.pause("email")
         company.go_on.set()
-        await until_waiting(kue_store, suspect)
+        await until_in(State.WAITING, kue_store, suspect)
         job = await get_one(kue_store, suspect)
 
     assert (job.stalls, job.attempts) == (2, 0)
     assert job.history[-1].reason == solo_runs.PAUSED.reason
     assert suspect not in company.seen
-
-
-async def until_waiting(store: Store, job_id: int) -> None:
-    async with asyncio.timeout(60), store.watch([job_id]) as events:
-        while (await get_one(store, job_id)).state is not State.WAITING:
-            await anext(events)
 
 
 async def test_a_beginning_that_fails_ends_with_its_worker(

@@ -17,6 +17,7 @@ from kue import ActiveJob, JobCancelled, JobFailed, Kue, State
 from kue.worker import active_run as run_module
 from kue.worker.pools.threads import Interrupted, WorkerThreads
 from tests.support.patience import until
+from tests.worker.working import worked
 
 
 def spin(until: threading.Event) -> None:
@@ -128,9 +129,7 @@ async def test_process_blocking_runs_plain_functions_in_threads(q: Kue) -> None:
     def send(job: ActiveJob) -> str:
         return threading.current_thread().name
 
-    job = await q.enqueue("email")
-    async with q.work():
-        assert await job.result(timeout=50) == "kue thread"
+    assert await worked(q, await q.enqueue("email")) == "kue thread"
 
 
 def test_process_blocking_refuses_coroutine_functions() -> None:
@@ -144,9 +143,8 @@ async def test_a_plain_handler_past_its_timeout_is_interrupted(q: Kue) -> None:
     q.process("email", lambda job: spin(threading.Event()))
 
     job = await q.enqueue("email", timeout=0.1)
-    async with q.work():
-        with pytest.raises(JobFailed, match="RunTimeout"):
-            await job.result(timeout=50)
+    with pytest.raises(JobFailed, match="RunTimeout"):
+        await worked(q, job)
 
 
 async def test_a_cancelled_plain_handler_is_interrupted_and_can_tidy_up(q: Kue) -> None:
@@ -276,8 +274,7 @@ async def test_a_handler_may_end_by_calling_done(
     q.process("email", handler)
 
     job = await q.enqueue("email")
-    async with q.work():
-        assert await job.result(timeout=50) == {"id": job.id}
+    assert await worked(q, job) == {"id": job.id}
 
 
 def badly(job: ActiveJob, done: Callable[..., None]) -> None:
@@ -298,7 +295,5 @@ async def test_done_with_an_error_fails_the_run(
 ) -> None:
     q.process("email", handler)
 
-    job = await q.enqueue("email")
-    async with q.work():
-        with pytest.raises(JobFailed, match="oops"):
-            await job.result(timeout=50)
+    with pytest.raises(JobFailed, match="oops"):
+        await worked(q, await q.enqueue("email"))

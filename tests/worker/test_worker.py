@@ -25,6 +25,7 @@ from tests.support.engines import Engine
 from tests.support.flaky import Wire
 from tests.support.jobs import claim_one
 from tests.support.patience import until
+from tests.worker.working import worked
 
 
 class Recorder:
@@ -40,6 +41,20 @@ class Recorder:
     @property
     def data(self) -> list[Any]:
         return [job.data for job in self.jobs]
+
+
+class Endless:
+    """A handler that waits until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.started, self.cancelled = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, job: ActiveJob) -> None:
+        self.started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled.set()
 
 
 async def echo(job: ActiveJob) -> Any:
@@ -91,8 +106,7 @@ async def test_a_job_runs_and_its_result_is_kept(q: Kue) -> None:
     q.process("email", echo)
     handle = await q.enqueue("email", {"to": "a@b.c"})
 
-    async with q.work():
-        assert await handle.result(timeout=50) == {"to": "a@b.c"}
+    assert await worked(q, handle) == {"to": "a@b.c"}
 
     job = await handle.refresh()
     assert (job.state, job.attempts, len(job.history)) == (State.COMPLETE, 1, 1)
@@ -106,8 +120,7 @@ async def test_jobs_run_by_priority_then_in_the_order_they_came(q: Kue) -> None:
     await q.enqueue_many("email", ["h1", "h2"], priority="high")
     last = await q.enqueue("email", "last", priority=1000)
 
-    async with q.work():
-        await last.result(timeout=50)
+    await worked(q, last)
 
     assert recorder.data == ["h1", "h2", "n1", "n2", "l1", "l2", "last"]
 
@@ -142,10 +155,7 @@ async def test_no_more_than_n_run_or_are_claimed_at_once(q: Kue, wire: Wire) -> 
 async def test_types_without_a_handler_are_left_alone(q: Kue) -> None:
     q.process("email", echo)
     other = await q.enqueue("report")
-    handle = await q.enqueue("email")
-
-    async with q.work():
-        await handle.result(timeout=50)
+    await worked(q, await q.enqueue("email"))
 
     job = await other.refresh()
     assert (job.state, job.attempts) == (State.WAITING, 0)
@@ -177,9 +187,8 @@ async def test_a_job_runs_as_often_as_it_has_attempts_and_no_more(q: Kue) -> Non
         raise ValueError("oops")
 
     handle = await q.enqueue("email", attempts=3)
-    async with q.work():
-        with pytest.raises(Exception, match="ValueError: oops"):
-            await handle.result(timeout=50)
+    with pytest.raises(Exception, match="ValueError: oops"):
+        await worked(q, handle)
 
     assert attempts == [1, 2, 3]
     assert [entry.outcome for entry in (await handle.refresh()).history] == [
@@ -197,8 +206,7 @@ async def test_a_retry_waits_for_its_backoff(q: Kue) -> None:
         return job.now_ms
 
     handle = await q.enqueue("email", attempts=2, backoff=0.2)
-    async with q.work():
-        await handle.result(timeout=50)
+    await worked(q, handle)
 
     failed, completed = (await handle.refresh()).history
     assert completed.run is not None
@@ -218,9 +226,7 @@ async def test_a_released_job_comes_back_without_having_spent_an_attempt(
             raise Release(0.05)
         return job.attempt
 
-    handle = await q.enqueue("email")
-    async with q.work():
-        assert await handle.result(timeout=50) == 1
+    assert await worked(q, await q.enqueue("email")) == 1
 
 
 async def test_what_a_run_logs_is_kept_with_its_attempt(q: Kue) -> None:
@@ -231,8 +237,7 @@ async def test_what_a_run_logs_is_kept_with_its_attempt(q: Kue) -> None:
             raise ValueError("oops")
 
     handle = await q.enqueue("email", attempts=2)
-    async with q.work():
-        await handle.result(timeout=50)
+    await worked(q, handle)
 
     lines = await handle.logs()
     assert [(line.text, line.attempt) for line in lines] == [("try 1", 1), ("try 2", 2)]
@@ -269,9 +274,7 @@ async def test_fences_grow_with_every_run(q: Kue) -> None:
         if job.attempt < 3:
             raise ValueError("oops")
 
-    handle = await q.enqueue("email", attempts=3)
-    async with q.work():
-        await handle.result(timeout=50)
+    await worked(q, await q.enqueue("email", attempts=3))
 
     assert fences == sorted(set(fences))
     assert len(fences) == 3
@@ -307,8 +310,7 @@ async def test_outcomes_travel_with_the_next_claim(q: Kue, wire: Wire) -> None:
     q.process("email", 20, echo)
     handles = await q.enqueue_many("email", range(200))
 
-    async with q.work():
-        await handles[-1].result(timeout=50)
+    await worked(q, handles[-1])
 
     assert wire.times("cycle") < 60
     assert await q.complete_count() == 200
@@ -361,33 +363,22 @@ async def test_the_jobs_of_a_lost_worker_are_taken_over(
     handle = await q.enqueue("email", "survivor")
     await claim_one(kue_store, worker="dead", lease=1, now=await kue_store.now())
 
-    async with q.work():
-        assert await handle.result(timeout=50) == "survivor"
+    assert await worked(q, handle) == "survivor"
 
     outcomes = [entry.outcome for entry in (await handle.refresh()).history]
     assert outcomes == ["stalled", "complete"]
 
 
 async def test_a_running_job_can_be_cancelled(q: Kue) -> None:
-    started, cancelled = asyncio.Event(), asyncio.Event()
-
-    @q.process("email")
-    async def handler(job: ActiveJob) -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-
+    handler = q.process("email", Endless())
     handle = await q.enqueue("email", attempts=5)
     async with q.work():
-        await started.wait()
+        await handler.started.wait()
         await handle.cancel("not needed")
         with pytest.raises(JobCancelled):
             await handle.result(timeout=50)
 
-    assert cancelled.is_set()
+    assert handler.cancelled.is_set()
     job = await handle.refresh()
     assert job.state is State.CANCELLED
     assert job.history[-1].reason == "cancelled while it ran: not needed"
@@ -396,22 +387,12 @@ async def test_a_running_job_can_be_cancelled(q: Kue) -> None:
 async def test_a_run_whose_job_was_taken_away_is_cancelled_and_says_nothing(
     q: Kue, wire: Wire
 ) -> None:
-    started, cancelled = asyncio.Event(), asyncio.Event()
-
-    @q.process("email")
-    async def handler(job: ActiveJob) -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-
+    handler = q.process("email", Endless())
     handle = await q.enqueue("email")
     async with q.work():
-        await started.wait()
+        await handler.started.wait()
         await handle.remove(force=True)
-        await asyncio.wait_for(cancelled.wait(), 50)
+        await asyncio.wait_for(handler.cancelled.wait(), 50)
 
     assert wire.times("settle") == 0
     assert not await q.exists(handle.id)
@@ -426,9 +407,8 @@ async def test_the_outcome_of_a_job_that_is_gone_is_dropped_with_a_word(
         return "to nobody"
 
     handle = await q.enqueue("email")
-    async with q.work():
-        with pytest.raises(JobNotFound):
-            await handle.result(timeout=50)
+    with pytest.raises(JobNotFound):
+        await worked(q, handle)
 
     assert f"outcome of job {handle.id} dropped: it was removed" in caplog.messages
 
@@ -437,30 +417,25 @@ async def test_a_job_that_was_taken_back_and_claimed_again_runs_anew(
     q: Kue, kue_store: Store
 ) -> None:
     """The earlier run is void: it is cancelled, and only the later one counts."""
-    started, cancelled = asyncio.Event(), asyncio.Event()
+    first = Endless()
     fences: list[int] = []
 
     @q.process("email", 2)
     async def handler(job: ActiveJob) -> str:
         fences.append(job.fence)
-        if len(fences) > 1:
-            return "a later one"
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-        return "the first"
+        if len(fences) == 1:
+            await first(job)
+        return "a later one"
 
     handle = await q.enqueue("email")
     async with q.work() as worker:
-        await started.wait()
+        await first.started.wait()
         while len(fences) < 2:
             # A claim or a beat in between renews the lease: then end it once more.
             await kue_store.leave(worker.name)
             await kue_store.tend()
         assert await handle.result(timeout=50) == "a later one"
-        await asyncio.wait_for(cancelled.wait(), 50)
+        await asyncio.wait_for(first.cancelled.wait(), 50)
 
     assert fences == sorted(set(fences))
     history = (await handle.refresh()).history
@@ -473,8 +448,7 @@ async def test_progress_of_a_run_that_was_taken_away_tells_the_handler(
     handle = await q.enqueue("email", attempts=3)
     lost = await claim_one(kue_store, lease=1, now=await kue_store.now())
     q.process("email", echo)
-    async with q.work():
-        await handle.result(timeout=50)
+    await worked(q, handle)
 
     heard: list[ActiveJob] = []
     with pytest.raises(LeaseLost):

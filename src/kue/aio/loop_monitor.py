@@ -124,7 +124,7 @@ class LoopProbe:
         return blockage(blocked, frame)
 
 
-class LoopMonitor:
+class LoopMonitor(LoopProbe):
     """
     Monitors the running event loop from a separate thread.
 
@@ -134,31 +134,15 @@ class LoopMonitor:
     def __init__(
         self, report: Callable[[BlockedLoop], None], *, limit: float = LIMIT_SECONDS
     ) -> None:
+        super().__init__(asyncio.get_running_loop(), threading.get_ident(), limit=limit)
         self._report = report
         self._interval = limit / CHECKS_PER_LIMIT
-        self._probe = LoopProbe(
-            asyncio.get_running_loop(), threading.get_ident(), limit=limit
-        )
         self._stopping = threading.Event()
-        self._thread = threading.Thread(
-            target=self._watch, name="kue blocked-loop watch", daemon=True
-        )
-
-    @property
-    def count(self) -> int:
-        return self._probe.count
-
-    @property
-    def lag_ms(self) -> int:
-        return self._probe.lag_ms
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether the loop was blocked at the last check, and has not run since."""
-        return self._probe.is_blocked
 
     def start(self) -> None:
-        self._thread.start()
+        threading.Thread(
+            target=self._watch, name="kue blocked-loop watch", daemon=True
+        ).start()
 
     def stop(self) -> None:
         self._stopping.set()
@@ -167,9 +151,9 @@ class LoopMonitor:
         while True:
             overslept = oversleep(self._stopping, self._interval)
             # At once: a ping would let the loop go on.
-            if (found := self._probe.check(overslept)) is not None:
+            if (found := self.check(overslept)) is not None:
                 self._report(found)
-            if self._stopping.is_set() or not self._probe.ping():
+            if self._stopping.is_set() or not self.ping():
                 return
 
 

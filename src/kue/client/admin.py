@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from kue.client.queries import state_of
-from kue.model.duration import Duration, epoch_ms, milliseconds
+from kue.model.duration import Duration, milliseconds
 from kue.model.job import FINAL
 from kue.model.names import check_path_name
 from kue.store.values import Limits, PauseRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from kue.client.bulk_actions import OnProgress
     from kue.client.connection import Connection
@@ -50,7 +50,9 @@ class QueueAdmin:
         for name, what in ((type, "type"), (worker, "worker name")):
             if name is not None:
                 check_path_name(name, what=what)
-        moment = None if until is None else await self._moment(until)
+        moment = None
+        if until is not None:
+            moment = await self._connection.moment(until, field="until")
         await self._connection.store.pause(
             PauseRequest(type, worker=worker, reason=reason, by=by, until=moment)
         )
@@ -131,9 +133,3 @@ class QueueAdmin:
             if on_progress is not None:
                 on_progress(total)
         return total
-
-    async def _moment(self, until: Duration | datetime) -> int:
-        if isinstance(until, datetime):
-            return epoch_ms(until, field="until")
-        wait = milliseconds(until, field="until")
-        return await self._connection.store.now() + wait

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 class BaseJobBuilder:
-    """
-    A job that is not saved yet.
-
-    Every method checks its arguments at once and returns the builder.
-    """
+    """Options of a job that is not saved yet, checked as they are given."""
 
     def __init__(self, connection: Connection, type: str, data: JSON) -> None:
         self._connection = connection

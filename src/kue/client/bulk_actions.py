@@ -21,7 +21,7 @@ import msgspec
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import JobError
 from kue.model.fingerprint import fingerprint, first_line, shape
-from kue.model.job import FINAL, PROMOTABLE, Error, State
+from kue.model.job import FINAL, PROMOTABLE, UNKNOWN_ERROR, Error, State
 from kue.store.reply_errors import check_reply
 from kue.store.values import (
     MAX_BATCH,
@@ -64,40 +64,31 @@ class ErrorCounter:
     def count(self, job: Job) -> None:
         """Add *job* to its group."""
         self.jobs += 1
-        error = job.error or Error("Unknown", "the store kept no error")
+        error = job.error or UNKNOWN_ERROR
         key = (job.type, error.kind, shape(error.message))
         if key not in self._groups and len(self._groups) >= MAX_GROUPS:
             key, error = (job.type, error.kind, ""), Error(error.kind, "")
-        one = _group_of(job, error)
-        known = self._groups.get(key)
-        self._groups[key] = one if known is None else _joined(known, one)
+        at = job.ended_at or job.updated_at
+        group = ErrorGroup(
+            fingerprint=fingerprint(error),
+            type=job.type,
+            kind=error.kind,
+            message=first_line(error.message),
+            count=1,
+            first_at=at,
+            last_at=at,
+            job_id=job.id,
+        )
+        if known := self._groups.get(key):
+            newest = group if at >= known.last_at else known
+            group = msgspec.structs.replace(
+                newest, count=known.count + 1, first_at=min(known.first_at, at)
+            )
+        self._groups[key] = group
 
     def groups(self) -> list[ErrorGroup]:
         """Return the groups, the largest first."""
         return sorted(self._groups.values(), key=lambda group: -group.count)
-
-
-def _group_of(job: Job, error: Error) -> ErrorGroup:
-    at = job.ended_at or job.updated_at
-    return ErrorGroup(
-        fingerprint=fingerprint(error),
-        type=job.type,
-        kind=error.kind,
-        message=first_line(error.message),
-        count=1,
-        first_at=at,
-        last_at=at,
-        job_id=job.id,
-    )
-
-
-def _joined(known: ErrorGroup, one: ErrorGroup) -> ErrorGroup:
-    newest = one if one.last_at >= known.last_at else known
-    return msgspec.structs.replace(
-        newest,
-        count=known.count + one.count,
-        first_at=min(known.first_at, one.first_at),
-    )
 
 
 class BulkResult(NamedTuple):

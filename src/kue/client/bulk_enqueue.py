@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from kue.aio.loop_thread import wait
 from kue.store.batches import bytes_of_draft
 from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Added
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
+    from kue.aio.loop_thread import BackgroundLoop
     from kue.client.connection import Connection
     from kue.client.enqueue_batcher import EnqueueBatcher
     from kue.model.job import Draft
@@ -38,6 +41,7 @@ def drafts(
     return map(template.draft, data)
 
 
+@dataclass(eq=False)
 class BulkEnqueue:
     """
     Adds many drafts.
@@ -47,18 +51,13 @@ class BulkEnqueue:
     faster, and could overtake each other, so that jobs ran out of order.
     """
 
-    def __init__(
-        self,
-        batcher: EnqueueBatcher,
-        drafts: Iterable[Draft],
-        *,
-        durable: bool = False,
-        on_progress: OnAdded | None = None,
-    ) -> None:
-        self._batcher = batcher
-        self._drafts = iter(drafts)
-        self._durable = durable
-        self._on_progress = on_progress
+    batcher: EnqueueBatcher
+    drafts: Iterator[Draft]
+    _: KW_ONLY
+    durable: bool = False
+    on_progress: OnAdded | None = None
+
+    def __post_init__(self) -> None:
         self._answers: Answers = []
         #: Made, but too large for the chunk before.
         self._left: list[Draft] = []
@@ -68,7 +67,33 @@ class BulkEnqueue:
         with self._counting():
             chunk = self._load()
             while chunk:
-                chunk = await self._add_and_load(chunk)
+                sent = chunk
+                adding = asyncio.create_task(self._add(sent), name="kue bulk")
+                try:
+                    # The chunk is sent before we are busy with the next.
+                    await asyncio.sleep(0)
+                    chunk = self._load()
+                finally:
+                    # Also when the next cannot be made: we must know what was added.
+                    self._record(sent, await adding)
+        return self._answers
+
+    def deliver_from_thread(self, loop: BackgroundLoop) -> Answers:
+        """
+        Add everything on *loop*; drafts are made, and progress reported, here.
+
+        The source of drafts may belong to this thread, as the cursor of a database
+        does.
+        """
+        with self._counting():
+            chunk = self._load()
+            while chunk:
+                sent = chunk
+                adding = loop.start(self._add(sent))
+                try:
+                    chunk = self._load()
+                finally:
+                    self._record(sent, wait(adding))
         return self._answers
 
     @contextmanager
@@ -80,21 +105,11 @@ class BulkEnqueue:
             exc.add_note(f"{len(self._answers)} of the jobs had been added")
             raise
 
-    async def _add_and_load(self, chunk: list[Draft]) -> list[Draft]:
-        adding = asyncio.create_task(self._add(chunk), name="kue bulk")
-        try:
-            # The chunk is sent before we are busy with the next.
-            await asyncio.sleep(0)
-            return self._load()
-        finally:
-            # Also when the next cannot be made: the outcome of this one must be known.
-            await adding
-
     def _load(self) -> list[Draft]:
         """Make the next chunk: what the store writes as a whole, or not at all."""
         chunk, self._left = self._left, []
         size = sum(map(bytes_of_draft, chunk))
-        for draft in islice(self._drafts, MAX_BATCH - len(chunk)):
+        for draft in islice(self.drafts, MAX_BATCH - len(chunk)):
             size += bytes_of_draft(draft)
             if chunk and size > MAX_CALL_BYTES:
                 self._left = [draft]
@@ -102,10 +117,10 @@ class BulkEnqueue:
             chunk.append(draft)
         return chunk
 
-    async def _add(self, chunk: list[Draft]) -> None:
-        self._record(chunk, await self._batcher.add_batch(chunk, durable=self._durable))
+    async def _add(self, chunk: list[Draft]) -> list[Added]:
+        return await self.batcher.add_batch(chunk, durable=self.durable)
 
     def _record(self, chunk: list[Draft], added: list[Added]) -> None:
         self._answers.extend(zip(chunk, added, strict=True))
-        if self._on_progress is not None:
-            self._on_progress(len(self._answers))
+        if self.on_progress is not None:
+            self.on_progress(len(self._answers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kue.aio.retry import StoreRetry
@@ -9,6 +10,7 @@ from kue.aio.tasks import BackgroundTasks
 from kue.client.enqueue_batcher import EnqueueBatcher
 from kue.client.subscriptions import Subscriptions
 from kue.model.draft import DraftTemplate, draft
+from kue.model.duration import Duration, epoch_ms, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -71,6 +73,13 @@ class Connection:
             [added] = await self.batcher.add_batch([draft], durable=True)
             return added
         return await self.batcher.add(draft)
+
+    async def moment(self, when: Duration | datetime, *, field: str) -> int:
+        """Return an aware datetime, or the store's time after a duration; Unix ms."""
+        if isinstance(when, datetime):
+            return epoch_ms(when, field=field)
+        wait = milliseconds(when, field=field)
+        return await self.store.now() + wait
 
     async def close(self) -> None:
         """Let pending adds arrive, end subscriptions, close the store."""

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from datetime import datetime
+from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
-from kue.client.job_result import final_event, result_of
 from kue.client.subscriptions import Callback, Callbacks, kind_of
-from kue.model.duration import Duration, epoch_ms, milliseconds
-from kue.model.errors import InvalidTransition, JobNotFound, StoreUnavailable
+from kue.model.duration import Duration, milliseconds
+from kue.model.errors import (
+    InvalidTransition,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    StoreUnavailable,
+)
 from kue.model.events import Event, Kind
-from kue.model.job import FINAL, PROMOTABLE, State
+from kue.model.job import FINAL, PROMOTABLE, UNKNOWN_ERROR, State
 from kue.store.reply_errors import check, check_reply
 from kue.store.values import (
     Added,
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
         Collection,
         Iterable,
     )
+    from datetime import datetime
 
     from kue.client.connection import Connection
     from kue.model.job import Job, PriorityGiven
@@ -171,13 +177,18 @@ class JobHandle(Generic[T_co]):
                 raise JobNotFound(self.id)
             # It may have been requeued before we read it.
             if job.state.is_final:
-                return self._read(result_of(job))
+                return self._read_result(job)
 
-    def _read(self, stored: JSON) -> T_co:
+    def _read_result(self, job: Job) -> T_co:
+        if job.state is State.FAILED:
+            error = job.error or UNKNOWN_ERROR
+            raise JobFailed(job.id, error.kind, error.message)
+        if job.state is State.CANCELLED:
+            raise JobCancelled(job.id, _reason(job))
         if self._reader is None:
             # The creator of the handle declared that its result is JSON.
-            return cast("T_co", stored)
-        return self._reader(stored)
+            return cast("T_co", job.result)
+        return self._reader(job.result)
 
     # -- events ----------------------------------------------------------------
 
@@ -199,7 +210,7 @@ class JobHandle(Generic[T_co]):
         async with self._connection.store.watch([self.id]) as events:
             # Read only after subscribing: an earlier end was not sent to us.
             job = await self.refresh()
-            if ended := final_event(job):
+            if ended := _final_event(job):
                 yield ended, job
                 return
             async for event in events:
@@ -211,7 +222,7 @@ class JobHandle(Generic[T_co]):
                 # What we missed may have been the end.
                 if event.kind is Kind.LAGGED:
                     job = await self.refresh()
-                    if ended := final_event(job):
+                    if ended := _final_event(job):
                         yield ended, job
                         return
         raise StoreUnavailable(f"the queue was closed while job {self.id} was awaited")
@@ -390,7 +401,7 @@ class JobHandle(Generic[T_co]):
                 read it.
             UniqueHeld: It had ended, and another job holds its unique key.
         """
-        at = await self._moment(delay)
+        at = await self._connection.moment(delay, field="delay")
         job = self._known or await self.refresh()
         word = await self._move(State.DELAYED, "be delayed", at=at, seen=job)
         if word is Result.ALREADY:
@@ -434,12 +445,6 @@ class JobHandle(Generic[T_co]):
         )
         return check_reply(self.id, reply, wanted=wanted)
 
-    async def _moment(self, delay: Duration | datetime) -> int:
-        if isinstance(delay, datetime):
-            return epoch_ms(delay, field="delay")
-        wait = milliseconds(delay, field="delay")
-        return await self._connection.store.now() + wait
-
     @property
     def _seen(self) -> dict[int, ExpectedState]:
         """Identifies this job, for the store to compare."""
@@ -475,26 +480,34 @@ def added_handle(
     )
 
 
-def typed(
-    handle: JobHandle[Any], reader: Callable[[JSON], T_co] | None
-) -> JobHandle[T_co]:
-    """Return a handle of the same job whose result *reader* converts."""
-    added = Added(handle.id, handle.is_new, handle._created_at)
-    return added_handle(handle._connection, handle.type, added, reader)
-
-
 def moved(handle: JobHandle[T_co], connection: Connection) -> JobHandle[T_co]:
     """Return a handle of the same job for *connection*, on another loop."""
     if handle._connection is connection:
         return handle
-    copy = JobHandle(
-        connection,
-        handle.id,
-        handle.type,
-        job=handle._job,
-        created_at=handle._created_at,
-        is_new=handle.is_new,
-        reader=handle._reader,
+    other = copy(handle)
+    other._connection, other._callbacks = connection, None
+    return other
+
+
+def _final_event(job: Job) -> Event | None:
+    """Return the event of the end of *job*; None if it has not ended."""
+    if not job.state.is_final:
+        return None
+    detail: dict[str, Any] = {}
+    if job.state is State.FAILED:
+        error = job.error or UNKNOWN_ERROR
+        detail = {"kind": error.kind, "message": error.message}
+    elif job.state is State.CANCELLED:
+        detail = {"reason": _reason(job)}
+    return Event(
+        kind=Kind(job.state.value),
+        job_id=job.id,
+        type=job.type,
+        at=job.updated_at,
+        attempt=job.attempts,
+        detail=detail,
     )
-    copy._restarted = handle._restarted
-    return copy
+
+
+def _reason(job: Job) -> str:
+    return job.history[-1].reason if job.history else ""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 import msgspec
 
-from kue.client.handle import JobHandle, added_handle, typed
+from kue.aio.loop_thread import refuse_on_a_loop
+from kue.client.handle import JobHandle, added_handle
 from kue.model.arguments import result_reader
 from kue.worker.current_job import CURRENT
 
@@ -102,10 +103,10 @@ class TaskCalls(Generic[P, T_co]):
         Raises:
             RuntimeError: An event loop runs here: ``await task.enqueue(…)`` instead.
         """
-        sync = self._queue.sync
-        sync.refuse_here(
+        refuse_on_a_loop(
             f"await {self.name}.enqueue(…)", blocking=f"{self.name}.delay()"
         )
+        sync = self._queue.sync
         return sync.held(sync.call(self._add, self.draft(*args, **kwargs)))
 
     async def enqueue_many(
@@ -119,7 +120,9 @@ class TaskCalls(Generic[P, T_co]):
         drafts = (self._call(call) for call in calls)
         handles = await self._queue.enqueue_many(drafts, durable=durable)
         reader = result_reader(self._arguments.returns)
-        return [typed(handle, reader) for handle in handles]
+        for handle in handles:
+            handle._reader = reader
+        return handles
 
     async def _add(self, queue: Kue, draft: Draft) -> JobHandle[T_co]:
         return self._handle(queue._connection, await queue._connection.add(draft))

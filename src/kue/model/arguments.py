@@ -44,13 +44,10 @@ class Arguments:
         kept = [item for item in parameters if item.name != self.job]
         self._signature = signature.replace(parameters=kept)
         #: The parameter that takes all other names (``**kwargs``).
-        self._others = _names(kept, Parameter.VAR_KEYWORD)[:1]
+        self._others = [
+            item.name for item in kept if item.kind is Parameter.VAR_KEYWORD
+        ]
         self._types = {item.name: self._type(item, hints) for item in kept}
-        self._needed = {
-            item.name
-            for item in kept
-            if item.default is Parameter.empty and item.name not in self._others
-        }
         #: The values of parameters that a call leaves out.
         self.defaults = {
             item.name: item.default
@@ -58,6 +55,7 @@ class Arguments:
             if item.default is not Parameter.empty
         }
         self._known = self._types.keys() - set(self._others)
+        self._needed = self._known - self.defaults.keys()
         #: What the function is annotated to return.
         self.returns = hints.get("return", Any)
 
@@ -175,7 +173,3 @@ def _job_parameter(
         if job_type in (hint, *typing.get_args(hint)):
             return parameter.name
     return None
-
-
-def _names(parameters: list[Parameter], kind: Any) -> list[str]:
-    return [parameter.name for parameter in parameters if parameter.kind is kind]

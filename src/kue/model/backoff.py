@@ -24,18 +24,18 @@ Jitter = Callable[[], float]
 _strategies: dict[str, Strategy] = {}
 
 
-class Fixed(
-    msgspec.Struct, frozen=True, omit_defaults=True, tag="fixed", tag_field="type"
-):
+class _Backoff(msgspec.Struct, frozen=True, tag_field="type"):
+    """A backoff as it is stored."""
+
+
+class Fixed(_Backoff, frozen=True, omit_defaults=True, tag="fixed"):
     """The same delay every time."""
 
     delay: int
     jitter: float = 0.0
 
 
-class Exponential(
-    msgspec.Struct, frozen=True, omit_defaults=True, tag="exponential", tag_field="type"
-):
+class Exponential(_Backoff, frozen=True, omit_defaults=True, tag="exponential"):
     """Half the delay, then 1.5, 3.5, 7.5 … times it, as Kue counts, up to *max*."""
 
     delay: int
@@ -43,13 +43,13 @@ class Exponential(
     jitter: float = 0.0
 
 
-class Listed(msgspec.Struct, frozen=True, tag="list", tag_field="type"):
+class Listed(_Backoff, frozen=True, tag="list"):
     """One delay per attempt; the last is repeated."""
 
     delays: tuple[int, ...]
 
 
-class Named(msgspec.Struct, frozen=True, tag="named", tag_field="type"):
+class Named(_Backoff, frozen=True, tag="named"):
     """A strategy registered in code under this name."""
 
     name: str

@@ -1,22 +1,7 @@
 """
 Errors: every exception that Kue raises on purpose.
 
-* KueError
-  + ConfigError           a setting is missing, unknown or makes no sense
-  + BadPayload            data, result or progress that is not JSON, or too much of it
-  + JobError              has .job_id
-    - JobNotFound         no such job; it never existed or has been removed
-    - InvalidTransition   the job is in the wrong state for that
-    - LeaseLost           the job was reclaimed; this run no longer counts
-    - UniqueHeld          another unfinished job holds the same unique key
-    - JobFailed           its result was awaited and it ended in ``failed``
-    - JobCancelled        its result was awaited and it was cancelled
-  + StoreError
-    - StoreUnavailable    cannot be reached; the operation may be retried
-    - StoreFull           has no memory or disk left for new jobs; others go on
-    - StoreRefused        is not fit to keep jobs (version, role, eviction, schema)
-    - StoreCorrupt        the file or a structure in it is damaged
-    - DurabilityUnknown   stored, but no replica confirmed it in time
+docs/reference/errors.md shows them as a tree.
 
 Handlers steer their own run by raising one of these, which are not KueErrors:
 Retry, Release, Fail, Cancel, Skip.  Data that does not fit a task is BadArguments, a

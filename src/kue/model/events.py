@@ -6,25 +6,7 @@ event can neither precede its fact nor be missing while there is a subscriber.  
 carry the job's id and what changed, never its data or result: what must not be stale is
 read from the store.  Delivery is at most once and to every subscriber.
 
-================  ============================================  ======================
-kind              when it is published                          detail
-================  ============================================  ======================
-``enqueue``       a job was added, or a finished one requeued   ``state``
-``start``         a run began
-``promotion``     a delayed or blocked job became ready
-``progress``      a run reported its progress                   ``progress``, ``data``
-``failed_attempt``  a run failed; the job will run again        ``kind``, ``message``,
-                                                                ``delay``
-``failed``        the job is in ``failed``                      ``kind``, ``message``
-``complete``      the job is in ``complete``
-``cancelled``     the job is in ``cancelled``                   ``reason``
-``release``       a run was released without having failed:     ``reason``, ``delay``
-                  by its handler, or its worker was lost
-``update``        data, priority or time was changed by hand
-``remove``        the job is gone
-``error``         the store found a job it cannot use           ``message``
-``lagged``        this subscriber was too slow                  ``missed``
-================  ============================================  ======================
+When each kind is published, and its detail, is listed in docs/reference/events.md.
 """
 
 from __future__ import annotations

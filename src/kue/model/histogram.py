@@ -8,6 +8,7 @@ a later release would be added to these, without changing what they mean.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -62,10 +63,9 @@ def bucket(milliseconds: float) -> int:
 
 def added(counts: Iterable[Counts]) -> dict[int, int]:
     """Return the sum of all *counts*, in the order of the buckets."""
-    total: dict[int, int] = {}
+    total: Counter[int] = Counter()
     for one in counts:
-        for bound, number in one.items():
-            total[bound] = total.get(bound, 0) + number
+        total.update(one)
     return dict(sorted(total.items()))
 
 

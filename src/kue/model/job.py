@@ -53,6 +53,7 @@ FINAL = frozenset({State.COMPLETE, State.FAILED, State.CANCELLED})
 #: What a job can be promoted from.
 PROMOTABLE = frozenset({State.DELAYED, State.BLOCKED})
 UNFINISHED = frozenset(set(State) - FINAL)
+_READY_OR_DELAYED = frozenset({State.WAITING, State.DELAYED})
 
 #: All transitions.  Engines refuse any other.
 MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
@@ -60,40 +61,19 @@ MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
         State.WAITING: frozenset(
             {State.ACTIVE, State.DELAYED, State.FAILED, State.CANCELLED}
         ),
-        State.DELAYED: frozenset(
-            {State.WAITING, State.DELAYED, State.FAILED, State.CANCELLED}
-        ),
-        State.BLOCKED: frozenset(
-            {State.WAITING, State.DELAYED, State.FAILED, State.CANCELLED}
-        ),
+        State.DELAYED: _READY_OR_DELAYED | {State.FAILED, State.CANCELLED},
+        State.BLOCKED: _READY_OR_DELAYED | {State.FAILED, State.CANCELLED},
         # One failed run is one move: straight to where the job goes next.
-        State.ACTIVE: frozenset(
-            {
-                State.WAITING,
-                State.DELAYED,
-                State.COMPLETE,
-                State.FAILED,
-                State.CANCELLED,
-            }
-        ),
-        State.COMPLETE: frozenset({State.WAITING, State.DELAYED}),
-        State.FAILED: frozenset({State.WAITING, State.DELAYED}),
-        State.CANCELLED: frozenset({State.WAITING, State.DELAYED}),
+        State.ACTIVE: _READY_OR_DELAYED | FINAL,
+        **dict.fromkeys(FINAL, _READY_OR_DELAYED),
     }
 )
 
 #: The part of MOVES that an operator may request (verb ``move``): only workers start
 #: and end runs, and ``cancel`` is a separate verb.
 MOVES_BY_HAND: Mapping[State, frozenset[State]] = MappingProxyType(
-    {
-        State.WAITING: frozenset({State.DELAYED}),
-        State.DELAYED: frozenset({State.WAITING, State.DELAYED}),
-        State.BLOCKED: frozenset({State.WAITING, State.DELAYED}),
-        State.ACTIVE: frozenset(),
-        State.COMPLETE: frozenset({State.WAITING, State.DELAYED}),
-        State.FAILED: frozenset({State.WAITING, State.DELAYED}),
-        State.CANCELLED: frozenset({State.WAITING, State.DELAYED}),
-    }
+    {state: to & _READY_OR_DELAYED for state, to in MOVES.items()}
+    | {State.ACTIVE: frozenset()}
 )
 
 
@@ -236,13 +216,15 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.kind}: {self.message}"
 
 
-class Completed(
-    msgspec.Struct,
-    frozen=True,
-    omit_defaults=True,
-    tag="complete",
-    tag_field="outcome",
-):
+#: Stands for the error of a failed job whose history has none.
+UNKNOWN_ERROR = Error("Unknown", "the store kept no error")
+
+
+class _Ending(msgspec.Struct, frozen=True, tag_field="outcome"):
+    """How a run ended; the store reads the outcome from the tag."""
+
+
+class Completed(_Ending, frozen=True, omit_defaults=True, tag="complete"):
     """It succeeded."""
 
     #: Encoded (`msgspec.Raw`) or plain JSON.
@@ -251,20 +233,20 @@ class Completed(
     reason: str = ""
 
 
-class Retried(msgspec.Struct, frozen=True, tag="retry", tag_field="outcome"):
+class Retried(_Ending, frozen=True, tag="retry"):
     """It failed and is to run again after *delay* ms; the attempt is spent."""
 
     error: Error
     delay: int = 0
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed", tag_field="outcome"):
+class Failed(_Ending, frozen=True, tag="failed"):
     """It failed for good."""
 
     error: Error
 
 
-class Released(msgspec.Struct, frozen=True, tag="released", tag_field="outcome"):
+class Released(_Ending, frozen=True, tag="released"):
     """It was released, to run after *delay* ms; *counts* if that was an attempt."""
 
     delay: int = 0
@@ -272,14 +254,14 @@ class Released(msgspec.Struct, frozen=True, tag="released", tag_field="outcome")
     reason: str = ""
 
 
-class Stalled(msgspec.Struct, frozen=True, tag="stalled", tag_field="outcome"):
+class Stalled(_Ending, frozen=True, tag="stalled"):
     """Its worker was lost; it is requeued without spending an attempt."""
 
     error: Error
     delay: int = 0
 
 
-class Cancelled(msgspec.Struct, frozen=True, tag="cancelled", tag_field="outcome"):
+class Cancelled(_Ending, frozen=True, tag="cancelled"):
     """It was ended by a person or a program."""
 
     reason: str = ""
@@ -453,18 +435,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed_at(self) -> int | None:
-        for attempt in reversed(self.history):
-            if attempt.error is not None:
-                return attempt.at
-        return None
+        failed = self._last_failure
+        return failed.at if failed else None
 
     @property
     def duration(self) -> int | None:
         """How long the last finished run took, in ms."""
-        for attempt in reversed(self.history):
-            if attempt.token:
-                return attempt.duration
-        return None
+        ended = self._last_ended_run
+        return ended.duration if ended else None
 
     @property
     def result(self) -> JSON:
@@ -473,12 +451,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def error(self) -> Error | None:
         """The error of the last failed run; None once the job succeeded."""
-        if self.state is State.COMPLETE:
-            return None
-        for attempt in reversed(self.history):
-            if attempt.error is not None:
-                return attempt.error
-        return None
+        failed = self._last_failure
+        return failed.error if failed and self.state is not State.COMPLETE else None
 
     @property
     def fingerprint(self) -> str | None:
@@ -495,7 +469,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def _last_run(self) -> Run | None:
         if self.token:
             return Run.read(self.token)
-        for attempt in reversed(self.history):
-            if attempt.token:
-                return attempt.run
-        return None
+        ended = self._last_ended_run
+        return ended.run if ended else None
+
+    @property
+    def _last_ended_run(self) -> Attempt | None:
+        return next((one for one in reversed(self.history) if one.token), None)
+
+    @property
+    def _last_failure(self) -> Attempt | None:
+        return next((one for one in reversed(self.history) if one.error), None)

@@ -108,15 +108,11 @@ def load(environ: Mapping[str, str] | None = None, **given: Any) -> Settings:
             source = "REDIS_URL"
             value = environ.get(source) or None
         if value is not None:
-            values[field] = _read(field, value, source)
+            try:
+                values[field] = _parse(field, value)
+            except (ValueError, TypeError) as exc:
+                raise ConfigError(f"{source}: {exc}") from exc
     return Settings(**values)
-
-
-def _read(field: str, value: Any, source: str) -> Any:
-    try:
-        return _parse(field, value)
-    except (ValueError, TypeError) as exc:
-        raise ConfigError(f"{source}: {exc}") from exc
 
 
 def _parse(field: str, value: Any) -> Any:

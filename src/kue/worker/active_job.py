@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 class ProgressSink(Protocol):
     """Takes progress and log lines of a job; from any thread, without waiting."""
 
-    def progress(self, active: ActiveJob, update: Progress) -> ProgressReply: ...
-
-    def line(self, active: ActiveJob, line: LogLine) -> ProgressReply: ...
+    def send(self, active: ActiveJob, report: Progress | LogLine) -> ProgressReply: ...
 
 
 class ActiveJob:
@@ -109,8 +107,7 @@ class ActiveJob:
         The line is in flight when this returns.  ``await job.log(…)`` waits until it
         was written.
         """
-        line = log_line(text, level, attempt=self.attempt)
-        return self._sink.line(self, line)
+        return self._sink.send(self, log_line(text, level, attempt=self.attempt))
 
     def progress(
         self, done: float, total: float = 100, data: JSON = None
@@ -126,7 +123,7 @@ class ActiveJob:
             JobNotFound: It was removed.
         """
         update = progress_update(self.id, done, total, data, token=self.job.token)
-        return self._sink.progress(self, update)
+        return self._sink.send(self, update)
 
     def lose(self) -> None:
         """Note that the job was reclaimed or removed."""

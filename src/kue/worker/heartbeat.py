@@ -14,13 +14,14 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from kue.aio.loop_thread import LoopThread
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import ConfigError, StoreFull, StoreUnavailable
 from kue.model.retry_policy import after_cancel
-from kue.store.values import MAX_BATCH, HeartbeatReply, RenewRequest
+from kue.store.values import MAX_BATCH, RenewRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kue.aio.retry import StoreRetry
     from kue.model.job import Job
     from kue.store.contract import Store
+    from kue.store.values import HeartbeatReply
     from kue.worker.lane import Lane
 
 #: The worker's own heartbeat is late after this many intervals.  Ours follows within
@@ -66,101 +68,62 @@ async def heartbeat_thread(
         # The store serves only one event loop.  The worker's own heartbeat must do.
         yield
         return
-    thread = _HeartbeatThread(twin, worker, lease, seconds_since_renewal, handle_order)
+    interval = lease / 1000 / HEARTBEATS_PER_LEASE
+
+    async def renew() -> None:
+        reply = await twin.renew(RenewRequest(worker, lease=lease, orders=True))
+        for order in reply.orders:
+            await handle_order(twin, order)
+
+    async def renew_when_late() -> None:
+        log = ThrottledLog(logger)
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                if seconds_since_renewal() > interval * LATE:
+                    await renew()
+            except (StoreUnavailable, StoreFull) as exc:
+                # The worker's own heartbeat reports the outage.
+                logger.debug("heartbeat failed: %s", exc)
+            except Exception as exc:
+                log.error("the lease of worker %s cannot be renewed", worker, exc=exc)
+
+    async def close() -> None:
+        try:
+            await twin.close()
+        except Exception:
+            logger.exception("the heartbeat thread of worker %s ended", worker)
+
+    thread = LoopThread("kue heartbeat", factory=asyncio.new_event_loop, on_close=close)
+    renewing = thread.start(renew_when_late())
     try:
         yield
     finally:
-        await asyncio.to_thread(thread.close)
-
-
-class _HeartbeatThread(LoopThread):
-    def __init__(
-        self,
-        store: Store,
-        worker: str,
-        lease: int,
-        seconds_since_renewal: Callable[[], float],
-        handle_order: HandleOrder,
-    ) -> None:
-        self._store = store
-        self._worker = worker
-        self._lease = lease
-        self._seconds_since_renewal = seconds_since_renewal
-        self._handle_order = handle_order
-        self._interval = lease / 1000 / HEARTBEATS_PER_LEASE
-        self._watching: asyncio.Task[None] | None = None
-        self._log = ThrottledLog(logger)
-        super().__init__(
-            "kue heartbeat", factory=asyncio.new_event_loop, on_close=self._end
-        )
-        self.start(self._watch())
-
-    def close(self) -> None:
-        """Stop renewing; only the worker itself may touch its lease after this."""
-        self.stop()
-        self.join(timeout=self._interval)
-
-    async def _end(self) -> None:
         # An unavailable store must not delay the stop.
-        if self._watching is not None:
-            self._watching.cancel()
-        try:
-            await self._store.close()
-        except Exception:
-            logger.exception("the heartbeat thread of worker %s ended", self._worker)
-
-    async def _watch(self) -> None:
-        self._watching = asyncio.current_task()
-        while True:
-            await asyncio.sleep(self._interval)
-            if self._seconds_since_renewal() > self._interval * LATE:
-                await self._try()
-
-    async def _try(self) -> None:
-        try:
-            reply = await self._store.renew(
-                RenewRequest(self._worker, lease=self._lease, orders=True)
-            )
-            for order in reply.orders:
-                await self._handle_order(self._store, order)
-        except (StoreUnavailable, StoreFull) as exc:
-            # The worker's own heartbeat reports the outage.
-            logger.debug("heartbeat failed: %s", exc)
-        except Exception as exc:
-            self._log.error(
-                "the lease of worker %s cannot be renewed", self._worker, exc=exc
-            )
+        renewing.cancel()
+        thread.stop()
+        await asyncio.to_thread(thread.join, interval)
 
 
+@dataclass(eq=False)
 class Heartbeat:
     """Renews the worker's lease, and acts on the replies: cancel, lost, paused."""
 
-    def __init__(
-        self,
-        store: Store,
-        lanes: Sequence[Lane],
-        *,
-        worker: str,
-        lease: int,
-        store_retry: StoreRetry,
-        info: Callable[[], dict[str, Any]],
-        sleep: Sleep,
-        handle_order: HandleOrder,
-        on_overdue: Callable[[], None],
-        strict: bool = False,
-    ) -> None:
-        self._store = store
-        self._lanes = lanes
-        self._worker = worker
-        self._lease = lease
-        self._store_retry = store_retry
-        self._info = info
+    store: Store
+    lanes: Sequence[Lane]
+    _: KW_ONLY
+    worker: str
+    lease: int
+    store_retry: StoreRetry
+    info: Callable[[], dict[str, Any]]
+    sleep: Sleep
+    handle_order: HandleOrder
+    on_overdue: Callable[[], None]
+    strict: bool = False
+
+    def __post_init__(self) -> None:
         self._last_activity: list[object] = []
         self._count = 0
-        self._sleep = sleep
-        self._handle_order = handle_order
-        self._on_overdue = on_overdue
-        self._strict = strict
         #: When the last confirmed heartbeat was sent, by our own clock.
         self._renewed_at = time.monotonic()
 
@@ -170,39 +133,42 @@ class Heartbeat:
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
         while True:
-            await self._store_retry.persist("heartbeat", self._try)
-            await self._sleep(self._lease / 1000 / HEARTBEATS_PER_LEASE)
+            await self.store_retry.persist("heartbeat", self._try)
+            await self.sleep(self.lease / 1000 / HEARTBEATS_PER_LEASE)
 
     async def send(self) -> None:
         """Renew the lease once; the first call carries the status of the worker."""
-        jobs = [run.job for lane in self._lanes for run in lane.runs]
+        jobs = [run.job for lane in self.lanes for run in lane.runs]
         info = self._status()
         # One call renews the lease, which is the worker's; further calls only ask about
         # more runs.
         for start in range(0, max(len(jobs), 1), MAX_BATCH):
             asked = jobs[start : start + MAX_BATCH]
-            reply = await self._renew(asked, info)
+            request = RenewRequest(
+                self.worker, lease=self.lease, runs=asked, info=info, orders=True
+            )
+            reply = await self.store.renew(request)
             self._apply(asked, reply)
             if reply.overdue:
-                self._on_overdue()
+                self.on_overdue()
             for order in reply.orders:
-                await self._handle_order(self._store, order)
+                await self.handle_order(self.store, order)
             info = None
 
     async def _try(self) -> None:
         sent = time.monotonic()
         try:
-            await (self._send_in_time() if self._strict else self.send())
+            await (self._send_in_time() if self.strict else self.send())
         except Exception:
-            if self._strict and self._trusted_seconds <= 0:
-                for lane in self._lanes:
+            if self.strict and self._trusted_seconds <= 0:
+                for lane in self.lanes:
                     lane.cancel_all()
             raise
         self._renewed_at = sent
 
     async def _send_in_time(self) -> None:
         # A blocked event loop may be late: the overdue heartbeat still gets a chance.
-        timeout = max(self._trusted_seconds, self._lease / 1000 * LEASE_MARGIN)
+        timeout = max(self._trusted_seconds, self.lease / 1000 * LEASE_MARGIN)
         try:
             async with asyncio.timeout(timeout):
                 await self.send()
@@ -212,12 +178,12 @@ class Heartbeat:
     @property
     def _trusted_seconds(self) -> float:
         """How long we can still be sure that the running jobs are ours."""
-        lease = self._lease / 1000 * (1 - LEASE_MARGIN)
+        lease = self.lease / 1000 * (1 - LEASE_MARGIN)
         return self._renewed_at + lease - time.monotonic()
 
     def _status(self) -> dict[str, Any] | None:
         """Return the status to send; None when nothing happened lately."""
-        info = self._info()
+        info = self.info()
         names = ("running", "done", "blocked", "trouble")
         activity = [info.get(name) for name in names]
         self._count += 1
@@ -226,18 +192,9 @@ class Heartbeat:
         self._last_activity = activity
         return info
 
-    async def _renew(
-        self, jobs: list[Job], info: dict[str, Any] | None
-    ) -> HeartbeatReply:
-        return await self._store.renew(
-            RenewRequest(
-                self._worker, lease=self._lease, runs=jobs, info=info, orders=True
-            )
-        )
-
     def _apply(self, asked: list[Job], reply: HeartbeatReply) -> None:
         lost = set(reply.lost)
-        for lane in self._lanes:
+        for lane in self.lanes:
             if reply.paused:
                 lane.pause()
             else:

@@ -87,17 +87,29 @@ class _Installation:
         self._stdout: PrintCapture | None = None
         self._level = logging.WARNING
 
-    def enter(self) -> None:
+    @contextmanager
+    def captured(self) -> Iterator[None]:
+        """Keep what jobs log and print, for as long as the context lasts."""
         self._users += 1
         if self._users == 1:
-            self._add_handler()
-            self._stdout = PrintCapture(sys.stdout)
-            sys.stdout = self._stdout
+            self._install()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._uninstall()
 
-    def leave(self) -> None:
-        self._users -= 1
-        if self._users:
-            return
+    def _install(self) -> None:
+        root = logging.getLogger()
+        self._level = root.level
+        self._handler.is_alone = not root.handlers
+        if self._handler.is_alone:
+            root.setLevel(min(root.level, logging.INFO))
+        root.addHandler(self._handler)
+        sys.stdout = self._stdout = PrintCapture(sys.stdout)
+
+    def _uninstall(self) -> None:
         root = logging.getLogger()
         root.removeHandler(self._handler)
         root.setLevel(self._level)
@@ -105,26 +117,8 @@ class _Installation:
         if self._stdout is not None and sys.stdout is self._stdout:
             sys.stdout = self._stdout.stream
 
-    def _add_handler(self) -> None:
-        root = logging.getLogger()
-        self._level = root.level
-        self._handler.is_alone = not root.handlers
-        if self._handler.is_alone:
-            root.setLevel(min(root.level, logging.INFO))
-        root.addHandler(self._handler)
 
-
-_installation = _Installation()
-
-
-@contextmanager
-def captured() -> Iterator[None]:
-    """Keep what jobs log and print, for as long as the context lasts."""
-    _installation.enter()
-    try:
-        yield
-    finally:
-        _installation.leave()
+captured = _Installation().captured
 
 
 def finish(active: ActiveJob) -> None:

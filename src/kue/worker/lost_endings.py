@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from kue.model.job import State
@@ -34,30 +35,24 @@ CHECK_SECONDS = 1.0
 PATIENCE_SECONDS = 30.0
 
 
+@dataclass(eq=False)
 class LostSettles:
     """Releases jobs that, according to the store, run here but do not."""
 
-    def __init__(
-        self,
-        store: Store,
-        lanes: Sequence[Lane],
-        *,
-        worker: str,
-        store_retry: StoreRetry,
-    ) -> None:
-        self._store = store
-        self._lanes = lanes
-        self._worker = worker
-        self._store_retry = store_retry
+    store: Store
+    lanes: Sequence[Lane]
+    _: KW_ONLY
+    worker: str
+    store_retry: StoreRetry
 
     async def run(self) -> None:
         """Compare each time the connection was lost and is back, until cancelled."""
-        losses = self._store.losses
+        losses = self.store.losses
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            if self._store.losses != losses:
-                losses = self._store.losses
-                await self._store_retry.persist("lost endings", self._compare)
+            if self.store.losses != losses:
+                losses = self.store.losses
+                await self.store_retry.persist("lost endings", self._compare)
 
     async def _compare(self) -> None:
         suspects = {job.token for job in await self._unknown()}
@@ -71,17 +66,17 @@ class LostSettles:
     async def _unknown(self) -> list[Job]:
         """Return the jobs that, according to the store, run here but do not."""
         found: list[Job] = []
-        for lane in self._lanes:
+        for lane in self.lanes:
             cursor: str | None = None
             while True:
-                page = await self._store.page(
+                page = await self.store.page(
                     PageRequest(State.ACTIVE, lane.type, limit=MAX_BATCH, cursor=cursor)
                 )
-                found += (job for job in page.jobs if job.worker == self._worker)
+                found += (job for job in page.jobs if job.worker == self.worker)
                 cursor = page.cursor
                 if cursor is None:
                     break
-        known = {run.id for lane in self._lanes for run in lane.runs}
+        known = {run.id for lane in self.lanes for run in lane.runs}
         return [job for job in found if job.id not in known]
 
     async def _release(self, jobs: list[Job]) -> None:
@@ -91,4 +86,4 @@ class LostSettles:
             ", ".join(str(job.id) for job in jobs),
         )
         outcomes = [Outcome(job, after_lost_ending(job)) for job in jobs]
-        await self._store.settle(outcomes)
+        await self.store.settle(outcomes)

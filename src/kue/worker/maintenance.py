@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import time
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,23 +32,18 @@ LOSS_SECONDS = 1.0
 MAINTENANCE_JITTER = 0.2
 
 
+@dataclass(eq=False)
 class Maintenance:
     """Maintenance of the store: promotes, rescues, expires, prunes, fires schedules."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        keep: Keep,
-        lease: int,
-        store_retry: StoreRetry,
-        sleep: Sleep,
-    ) -> None:
-        self._store = store
-        self._keep = keep
-        self._lease = lease
-        self._store_retry = store_retry
-        self._sleep = sleep
+    store: Store
+    _: KW_ONLY
+    keep: Keep
+    lease: int
+    store_retry: StoreRetry
+    sleep: Sleep
+
+    def __post_init__(self) -> None:
         self._is_overdue = asyncio.Event()
 
     def wake(self) -> None:
@@ -58,15 +54,15 @@ class Maintenance:
         """Make passes until cancelled, each second or at once while there is more."""
         while True:
             self._is_overdue.clear()
-            result = await self._store_retry.persist("maintenance", self._pass)
+            result = await self.store_retry.persist("maintenance", self._pass)
             if result.elsewhere:
                 await self._rest_until_overdue()
             elif not result.more:
                 rests = QUIET_RESTS if result.quiet else 1
-                await self._sleep(_scattered(MAINTENANCE_SECONDS * rests))
+                await self.sleep(_scattered(MAINTENANCE_SECONDS * rests))
 
     async def _rest_until_overdue(self) -> None:
-        rest = asyncio.ensure_future(self._sleep(_scattered(ELSEWHERE_SECONDS)))
+        rest = asyncio.ensure_future(self.sleep(_scattered(ELSEWHERE_SECONDS)))
         overdue = asyncio.ensure_future(self._is_overdue.wait())
         try:
             await asyncio.wait([rest, overdue], return_when=asyncio.FIRST_COMPLETED)
@@ -75,7 +71,7 @@ class Maintenance:
             overdue.cancel()
 
     async def _pass(self) -> MaintenanceResult:
-        result = await self._store.tend(keep=self._keep, lease=self._lease)
+        result = await self.store.tend(keep=self.keep, lease=self.lease)
         if result:
             logger.debug("maintenance: %s", result)
         return result

@@ -60,15 +60,17 @@ class ProgressSender:
         self._in_flight: dict[ActiveJob, _Pending] = {}
         # The worker's own context: records logged while sending are not the job's.
         self._sender = CoalescedCalls(
-            self._send, "kue progress", context=contextvars.copy_context()
+            self._send_batches, "kue progress", context=contextvars.copy_context()
         )
         self._log = ThrottledLog(logger)
 
-    def progress(self, active: ActiveJob, update: Progress) -> ProgressReply:
-        return self._add(active, update, "report progress")
-
-    def line(self, active: ActiveJob, line: LogLine) -> ProgressReply:
-        return self._add(active, line, "be logged to")
+    def send(self, active: ActiveJob, report: Progress | LogLine) -> ProgressReply:
+        """Send *report* with the next batch."""
+        wanted = "report progress" if isinstance(report, Progress) else "be logged to"
+        if threading.get_ident() == self._thread:
+            return ProgressReply(active.id, wanted, self._collect(active, report))
+        self._loop.call_soon_threadsafe(self._collect, active, report)
+        return ProgressReply(active.id, wanted, None)
 
     def has_pending(self, active: ActiveJob) -> bool:
         """Return whether reports of *active* are not written yet."""
@@ -78,14 +80,6 @@ class ProgressSender:
         """Return once all reports of *active* so far were written or dropped."""
         while pending := self._in_flight.get(active) or self._pending.get(active):
             await asyncio.shield(pending.reply)
-
-    def _add(
-        self, active: ActiveJob, report: Progress | LogLine, wanted: str
-    ) -> ProgressReply:
-        if threading.get_ident() == self._thread:
-            return ProgressReply(active.id, wanted, self._collect(active, report))
-        self._loop.call_soon_threadsafe(self._collect, active, report)
-        return ProgressReply(active.id, wanted, None)
 
     def _collect(self, active: ActiveJob, report: Progress | LogLine) -> Reply:
         pending = self._pending.get(active)
@@ -98,7 +92,7 @@ class ProgressSender:
         self._sender.start()
         return pending.reply
 
-    async def _send(self) -> None:
+    async def _send_batches(self) -> None:
         while self._pending:
             self._in_flight, self._pending = self._pending, {}
             results = await self._write(self._in_flight)

@@ -8,25 +8,24 @@ for the others; in strict order a type gets the slots that types before it leave
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+@dataclass(slots=True, eq=False)
 class SlotClaimant:
     """A type that claims slots."""
 
-    __slots__ = ("held", "may_have_work", "slots", "weight")
-
-    def __init__(self, slots: int, weight: int = 1) -> None:
-        #: The most it may hold.
-        self.slots = slots
-        self.weight = weight
-        #: Slots it holds: runs, and claims in flight.
-        self.held = 0
-        #: Whether the store may have work for it.
-        self.may_have_work = True
+    #: The most it may hold.
+    slots: int
+    weight: int = 1
+    #: Slots it holds: runs, and claims in flight.
+    held: int = 0
+    #: Whether the store may have work for it.
+    may_have_work: bool = True
 
     @property
     def free(self) -> int:

@@ -75,16 +75,6 @@ class BlockingCalls:
         connection = self._connected()
         return connection.loop.call(verb(connection.queue, *args, **kwargs))
 
-    def refuse_here(self, instead: str, *, blocking: str) -> None:
-        """
-        Refuse to block an event loop.
-
-        Raises:
-            RuntimeError: This thread runs one; the message has what to write *instead*
-                of what is *blocking*.
-        """
-        refuse_on_a_loop(instead, blocking=blocking)
-
     @property
     def is_open(self) -> bool:
         """Whether there is a thread to be closed."""
@@ -120,17 +110,15 @@ class BlockingCalls:
         )
 
     def _connected(self) -> SyncConnection:
-        return self._current() or self._connect()
-
-    def _connect(self) -> SyncConnection:
+        if connection := self._current():
+            return connection
         with open_lock:
             # Another thread may have been faster.
             connection = self._current()
             if connection is None:
                 queue = self._twin()
-                connection = self._sync_connection = SyncConnection(
-                    BackgroundLoop(queue.close), queue
-                )
+                connection = SyncConnection(BackgroundLoop(queue.close), queue)
+                self._sync_connection = connection
             return connection
 
 

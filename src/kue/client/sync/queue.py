@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from kue.aio.loop_thread import refuse_on_a_loop, wait
-from kue.client import bulk_enqueue
+from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.builder import BaseJobBuilder
-from kue.client.bulk_enqueue import Answers, BulkEnqueue
+from kue.client.bulk_enqueue import BulkEnqueue, drafts
 from kue.client.handle import JobHandle, added_handle
 from kue.client.sync.event_iterator import iterate
 from kue.client.sync.handle import SyncJobHandle
@@ -21,54 +20,13 @@ if TYPE_CHECKING:
     from kue.client.connection import Connection
     from kue.client.queue import Kue
     from kue.client.subscriptions import Callback
-    from kue.client.sync.connection import BlockingCalls, SyncConnection
+    from kue.client.sync.connection import BlockingCalls
     from kue.model.events import Event
     from kue.model.job import Draft, Job
     from kue.model.payload import JSON
     from kue.model.settings import Settings
 
 T = TypeVar("T")
-
-
-class SyncBulkEnqueue(BulkEnqueue):
-    """
-    Adds many drafts, which are made in the calling thread.
-
-    Their source may belong to that thread, as the cursor of a database does, and so may
-    the callback for progress.
-    """
-
-    def __init__(
-        self,
-        connection: SyncConnection,
-        drafts: Iterable[Draft],
-        *,
-        durable: bool = False,
-        on_progress: OnAdded | None = None,
-    ) -> None:
-        super().__init__(
-            connection.queue._connection.batcher,
-            drafts,
-            durable=durable,
-            on_progress=on_progress,
-        )
-        self._loop = connection.loop
-
-    def deliver_here(self) -> Answers:
-        """Add everything; return each draft with its answer."""
-        with self._counting():
-            chunk = self._load()
-            while chunk:
-                chunk = self._add_and_load_here(chunk)
-        return self._answers
-
-    def _add_and_load_here(self, chunk: list[Draft]) -> list[Draft]:
-        adding = self._loop.start(self._batcher.add_batch(chunk, durable=self._durable))
-        try:
-            return self._load()
-        finally:
-            # Also when the next cannot be made: the outcome of this one must be known.
-            self._record(chunk, wait(adding))
 
 
 class SyncJobBuilder(BaseJobBuilder):
@@ -162,15 +120,15 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
         sync_connection = self._connected()
         connection = sync_connection.queue._connection
         sync_connection.loop.call(connection.subscriptions.ready())
-        bulk = SyncBulkEnqueue(
-            sync_connection,
-            bulk_enqueue.drafts(connection, what, data, options),
+        bulk = BulkEnqueue(
+            connection.batcher,
+            drafts(connection, what, data, options),
             durable=durable,
             on_progress=on_progress,
         )
         return [
             self.held(added_handle(connection, draft.type, added))
-            for draft, added in bulk.deliver_here()
+            for draft, added in bulk.deliver_from_thread(sync_connection.loop)
         ]
 
     def handle(self, job: Job) -> SyncJobHandle[Any]:

@@ -19,15 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kue.client.admin import WorkerOrder
-    from kue.client.bulk_actions import (
-        BulkResult,
-        BulkSummary,
-        JobGiven,
-        OnProgress,
-    )
-    from kue.client.queries import (
-        Order,
-    )
+    from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven, OnProgress
+    from kue.client.queries import Order
     from kue.client.selection import Selection
     from kue.model.duration import Duration
     from kue.model.job import Job, State

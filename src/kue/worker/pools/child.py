@@ -26,6 +26,7 @@ import msgspec
 
 from kue.model.arguments import Arguments
 from kue.model.job import Job
+from kue.store.values import LogLine
 from kue.worker import log_capture
 from kue.worker.active_job import ActiveJob
 from kue.worker.current_job import CURRENT
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kue.model.job import Ending
-    from kue.store.values import LogLine, Progress
+    from kue.store.values import Progress
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: Option of prctl: send us a signal when our parent process ends.
@@ -53,13 +54,12 @@ class PipeProgressSink:
         self._link = link
         self._lock = threading.Lock()
 
-    def progress(self, active: ActiveJob, update: Progress) -> ProgressReply:
-        return self._send(active, protocol.ProgressUpdate(update))
-
-    def line(self, active: ActiveJob, line: LogLine) -> ProgressReply:
-        return self._send(active, protocol.LogRecord(line))
-
-    def _send(self, active: ActiveJob, message: protocol.Message) -> ProgressReply:
+    def send(self, active: ActiveJob, report: Progress | LogLine) -> ProgressReply:
+        message: protocol.Message
+        if isinstance(report, LogLine):
+            message = protocol.LogRecord(report)
+        else:
+            message = protocol.ProgressUpdate(report)
         with self._lock:
             self._link.sendall(protocol.pack(message))
         return ProgressReply(active.id, "", None)

@@ -171,12 +171,12 @@ class PoolProcess:
     ) -> None:
         # We set the job and its token: a child can only report on its own job.
         if isinstance(message, protocol.LogRecord):
-            run.services.progress_sender.line(run, message.line)
+            run.services.progress_sender.send(run, message.line)
         else:
             update = msgspec.structs.replace(
                 message.update, job_id=run.id, token=run.job.token
             )
-            run.services.progress_sender.progress(run, update)
+            run.services.progress_sender.send(run, update)
 
     async def _cause_of_death(self) -> str:
         assert self._process is not None
