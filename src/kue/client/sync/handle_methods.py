@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from kue.model.duration import Duration
     from kue.model.job import Job, PriorityGiven
     from kue.model.payload import JSON
-    from kue.store.values import (
-        LogLine,
-    )
+    from kue.store.values import LogLine
 
 
 class SyncHandleMethods(BlockingHandle[T_co]):
