@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Authority:
-    """A certificate authority in a folder; nobody else has ever heard of it."""
+    """A certificate authority in a folder; nobody else knows it."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 import shutil
 import sqlite3
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 from kue.model.histogram import Timing
 from kue.store.contract import Store
@@ -163,6 +168,27 @@ def garbled(path: Path, sound: Path, column: Column, kind: str) -> bool:
             changed = 0
         _reshape(db, column.table, sql)
     return bool(changed)
+
+
+async def call_all(
+    store: Store,
+    scene: Scene,
+    verbs: Mapping[str, Verb],
+    is_fit: Callable[[Exception], bool],
+) -> list[str]:
+    """Call *verbs* together, as a busy process does; return errors that are not fit."""
+    answers = await asyncio.gather(
+        *(verb(store, scene) for verb in verbs.values()), return_exceptions=True
+    )
+    return [
+        f"{name} raised {answer!r}"
+        for name, answer in zip(verbs, answers, strict=True)
+        if isinstance(answer, Exception) and not is_fit(answer)
+    ]
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.levelno == logging.ERROR]
 
 
 def _without_types(sql: str) -> str:

@@ -192,10 +192,10 @@ class Garbling:
                 await verb(store, scene)
                 self._client.echo(name)
                 touched: set[bytes] = set()
-                for told in iter(monitor.next_command, None):
-                    if told["command"] == f"ECHO {name}":
+                for seen in iter(monitor.next_command, None):
+                    if seen["command"] == f"ECHO {name}":
                         break
-                    touched |= self._read_by(told["command"].split(" "))
+                    touched |= self._read_by(seen["command"].split(" "))
                 for key in touched:
                     found.setdefault(key, []).append(name)
                 self.restore()

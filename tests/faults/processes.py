@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from types import TracebackType
 
 from tests.support.freezing import freeze
 from tests.support.warm import Running, start
@@ -32,12 +31,7 @@ class Process:
         assert await self.line() == "ready"
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         self.kill()
         await self.rest()
         await self._running.close()

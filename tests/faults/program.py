@@ -2,7 +2,7 @@
 A process that a test may kill: ``python -m tests.faults.program ROLE URL PREFIX NAME``.
 
 It says on a line of its own what is so by then, and does nothing it has not been asked
-for: whoever started it reads those lines and decides when it dies.
+for: the test that started it reads those lines and decides when it dies.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ async def hold(store: Store, name: str) -> None:
     [job] = claimed.jobs
     say("started", job.id, job.token)
     await asyncio.to_thread(sys.stdin.readline)
-    beat = await store.renew(RenewRequest(name, runs=[job], lease=LEASE_MS))
+    renewed = await store.renew(RenewRequest(name, runs=[job], lease=LEASE_MS))
     [word] = await store.settle([Outcome(job, Completed(name))])
-    say("lost" if beat.lost else "kept", word)
+    say("lost" if renewed.lost else "kept", word)
 
 
 async def run(url: str, prefix: str, name: str) -> None:

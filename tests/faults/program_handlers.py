@@ -29,7 +29,7 @@ NEIGHBOURS = 20
 
 
 class Unprintable(Exception):
-    """Raises when it is asked for its message, whatever it was told to."""
+    """Raises when it is asked for its message, what it was given."""
 
     def __init__(self, instead: BaseException) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Unprintable(Exception):
 
 
 class Own(BaseException):
-    """No `Exception`, and nobody has ever heard of it."""
+    """Not an `Exception`, and unknown to everybody."""
 
 
 def _caused() -> BaseException:
@@ -74,7 +74,7 @@ RAISED: dict[str, Callable[[], BaseException]] = {
     "LookupError": lambda: LookupError("x" * 10_000_000),
     "Unprintable": lambda: Unprintable(RuntimeError("do not ask")),
 }
-#: Told apart by what they raise when they are asked for their message.
+#: By what they raise when they are asked for their message.
 UNSPEAKABLE: dict[str, Callable[[], BaseException]] = {
     "exit": lambda: Unprintable(SystemExit(0)),
     "interrupt": lambda: Unprintable(KeyboardInterrupt()),

@@ -56,7 +56,7 @@ Verb: TypeAlias = Callable[[Store, "Scene"], Awaitable[Any]]
 
 TYPE = "email"
 #: When the verbs are said: leases, ttls, delays and expiries of the scene are over, and
-#: yet upkeep passed so lately that nobody thinks the store was away.
+#: yet maintenance was made so lately that nobody thinks the store was away.
 LATER = T0 + 4 * SECOND
 #: The priority that edited jobs get: another than they have.
 _EDITED = -5
@@ -160,23 +160,9 @@ def _add_plain(store: Store, scene: Scene) -> Awaitable[Any]:
     return store.add([draft(TYPE)] * 3, producer="plain", seq=1, now=LATER)
 
 
-def _claim(store: Store, scene: Scene) -> Awaitable[Any]:
-    return store.claim(
-        ClaimRequest([TYPE], 5, worker="w2", claim=Claim("a", 1)), now=LATER
-    )
-
-
-def _claim_several(store: Store, scene: Scene) -> Awaitable[Any]:
-    types = [TYPE, "video", "parent", "never seen"]
-    return store.claim(
-        ClaimRequest(types, 5, worker="w2", claim=Claim("a", 1)), now=LATER
-    )
-
-
-def _claim_again(store: Store, scene: Scene) -> Awaitable[Any]:
-    return store.claim(
-        ClaimRequest([TYPE], 1, worker="w1", claim=Claim("h", 1)), now=LATER
-    )
+def _claim(types: list[str], limit: int, worker: str, lane: str) -> Verb:
+    request = ClaimRequest(types, limit, worker=worker, claim=Claim(lane, 1))
+    return lambda store, scene: store.claim(request, now=LATER)
 
 
 def _settle(ending: Any) -> Verb:
@@ -265,9 +251,9 @@ _TO_WAITING = partial(MoveRequest, to=State.WAITING)
 WRITES: dict[str, Verb] = {
     "add": _add,
     "add plain": _add_plain,
-    "claim": _claim,
-    "claim several": _claim_several,
-    "claim again": _claim_again,
+    "claim": _claim([TYPE], 5, "w2", "a"),
+    "claim several": _claim([TYPE, "video", "parent", "never seen"], 5, "w2", "a"),
+    "claim again": _claim([TYPE], 1, "w1", "h"),
     "settle complete": _settle(Completed({"ok": True})),
     "settle failed": _settle(Failed(OOPS)),
     "settle cancelled": _settle(Cancelled("enough")),

@@ -10,7 +10,6 @@ import signal
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from kue.model.draft import draft
@@ -18,7 +17,7 @@ from kue.model.job import Job
 from kue.store.contract import Store
 from kue.supervisor import child_process
 from tests.support.freezing import freeze
-from tests.support.jobs import get_one
+from tests.support.jobs import get_one, outcomes, until_ended
 from tests.support.leases import SHORT_LEASE_SECONDS
 from tests.support.patience import until
 from tests.support.warm import COMMAND, Running, start
@@ -70,12 +69,7 @@ class Supervised:
         self._logging = asyncio.create_task(self._read_log())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         children = {*self.children(), *self._seen}
         with contextlib.suppress(ProcessLookupError):
             self._running.send_signal(signal.SIGKILL)
@@ -132,6 +126,11 @@ class Supervised:
 
     def signal(self, number: signal.Signals) -> None:
         self._running.send_signal(number)
+
+    async def stopped(self) -> int:
+        """Stop it in order, and return its exit code."""
+        self.signal(signal.SIGTERM)
+        return await self.ended()
 
     async def ended(self) -> int:
         """Return its exit code."""
@@ -204,14 +203,11 @@ class Shift:
 
     async def outcomes(self, job_id: int) -> list[str]:
         """Return how the runs of a job ended."""
-        return [str(past.outcome) for past in (await self.job(job_id)).history]
+        return outcomes(await self.job(job_id))
 
     async def ended(self, job_id: int) -> Job:
-        """Return the job once it has ended."""
-        async with self.store.watch([job_id]) as events:
-            while not (job := await self.job(job_id)).state.is_final:
-                await anext(events)
-        return job
+        """Return the job once it has ended; the caller limits the time."""
+        return await until_ended(self.store, job_id, seconds=150)
 
 
 async def get(port: int, path: str) -> tuple[int, dict[str, Any]]:

@@ -36,15 +36,12 @@ async def test_a_node_that_is_killed_and_comes_back_loses_nothing(
 ) -> None:
     store = new_store(cluster.url, budget="2s")
     owner = cluster.owner_of(prefix, TYPE)
-    load = Load(store)
-    load.start()
-
-    for _ in range(2):
-        await load.reach(500)
-        owner.kill()
-        await asyncio.to_thread(owner.restart)
-    await load.reach(200)
-    await load.finish()
+    async with Load(store) as load:
+        for _ in range(2):
+            await load.reach(500)
+            owner.kill()
+            await asyncio.to_thread(owner.restart)
+        await load.reach(200)
 
     await assert_sound(new_store(cluster.url, budget="20s"))
 
@@ -52,7 +49,7 @@ async def test_a_node_that_is_killed_and_comes_back_loses_nothing(
 async def test_other_shards_do_not_notice_a_node_that_is_away(
     cluster: Cluster, new_store: NewStore, prefix: str
 ) -> None:
-    """Each type lives on one node; losing another one is no concern of it."""
+    """Each type lives on one node; losing another one does not concern it."""
     store = new_store(cluster.url, budget="2s")
     away = cluster.owner_of(prefix, TYPE)
     other = next(

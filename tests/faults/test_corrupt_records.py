@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import closing
 from random import Random
 
 import pytest
@@ -14,7 +12,7 @@ from kue.model.errors import StoreError
 from kue.model.events import Kind
 from kue.model.job import Completed, State
 from kue.store.contract import Events, Store
-from kue.store.redis.keys import Keys, root_of
+from kue.store.redis.keys import Keys
 from kue.store.values import Result
 from tests.faults.conftest import NewStore
 from tests.faults.scene import LATER, TYPE, VERBS, build, id_of
@@ -36,20 +34,9 @@ async def store(redis_server: RedisServer, new_store: NewStore) -> Store:
     return new_store(redis_server.url)
 
 
-@pytest.fixture
-def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
-    with closing(redis_server.client()) as client:
-        yield client
-
-
-@pytest.fixture
-def keys(prefix: str) -> Keys:
-    return Keys(root_of(prefix, 0, 1))
-
-
 @pytest.mark.damages
 @pytest.mark.parametrize("place", ["waiting", "delayed"])
-async def test_an_id_without_a_record_is_parked_and_told_and_its_neighbours_run(
+async def test_an_id_without_a_record_is_parked_and_reported_and_its_neighbours_run(
     store: Store, client: redis.Redis, keys: Keys, place: str
 ) -> None:
     delay = "1s" if place == "delayed" else 0
@@ -59,11 +46,11 @@ async def test_an_id_without_a_record_is_parked_and_told_and_its_neighbours_run(
     async with store.watch() as events:
         started = await claim_ids(store, TYPE, now=LATER)
         again = await claim_ids(store, TYPE, now=LATER)
-        told = await first(events, Kind.ERROR)
+        reported = await first(events, Kind.ERROR)
 
     assert started == [job_id for job_id in ids if job_id != ids[2]]
     assert again == []
-    assert told == ids[2]
+    assert reported == ids[2]
     assert client.zrange(keys.of_type(TYPE, "parked"), 0, -1) == [b"%d" % ids[2]]
     assert await store.get([ids[2]]) == [None]
     # The doctor sees what happened, and it is the only thing it sees.

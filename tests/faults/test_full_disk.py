@@ -11,14 +11,13 @@ import pytest
 
 from kue.model.draft import draft
 from kue.model.errors import StoreFull
-from kue.model.job import Completed, State
+from kue.model.job import State
 from kue.model.schedule import every
 from kue.store.contract import Store
 from kue.store.sqlite import disk_reserve
-from kue.store.values import Outcome, RemoveRequest, Result
 from tests.faults.conftest import NewStore, assert_sound
-from tests.faults.program import TYPE
-from tests.support.jobs import T0, add, claim, count_of
+from tests.faults.load import TYPE, work_off
+from tests.support.jobs import T0, add, count_of
 
 DISK_BYTES = 24 * 1024 * 1024
 #: What others have on the disk, and free in the end.
@@ -64,18 +63,6 @@ def fill(disk: Path, most: int = DISK_BYTES) -> None:
                     junk.write(b"x" * size)
 
 
-async def work_off(store: Store, *, removes: bool) -> int:
-    """Run every job there is; return how many there were."""
-    ended = 0
-    while running := await claim(store, TYPE, limit=50):
-        outcomes = [Outcome(job, Completed(None)) for job in running]
-        assert set(await store.settle(outcomes, now=T0)) == {Result.DONE}
-        if removes:
-            await store.remove(RemoveRequest([job.id for job in running]), now=T0)
-        ended += len(running)
-    return ended
-
-
 @pytest.mark.parametrize("removes", [True, False])
 async def test_jobs_are_claimed_ended_and_removed_on_a_full_disk(
     disk: Path, new_store: NewStore, removes: bool
@@ -107,11 +94,11 @@ async def test_removed_jobs_make_room_for_new_ones_in_the_file(
     store = new_store(f"sqlite:///{disk / 'kue.db'}")
     count = await fill_up(store, disk)
 
-    assert await work_off(store, removes=True) == count
+    assert await work_off(store) == count
 
     assert await takes_more(store)
     again = 50 + await fill_up(store, disk)
-    assert await work_off(store, removes=True) == again
+    assert await work_off(store) == again
     await assert_sound(store)
 
 
@@ -132,7 +119,7 @@ async def test_a_store_is_opened_on_a_full_disk(
     assert await count_of(second, TYPE) == {State.WAITING: count}
     with pytest.raises(StoreFull):
         await add(second, [draft(TYPE)])
-    assert await work_off(second, removes=True) == count
+    assert await work_off(second) == count
     await assert_sound(second)
 
 
@@ -164,7 +151,7 @@ async def test_schedules_add_no_jobs_on_a_full_disk_and_stay_due(
 
     on_a_full_disk = await store.tend(now=T0)
     (disk / "junk").unlink(missing_ok=True)
-    await work_off(store, removes=True)
+    await work_off(store)
     with_room = await store.tend(now=T0)
 
     assert (on_a_full_disk.fired, with_room.fired) == (0, 1)

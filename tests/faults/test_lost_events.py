@@ -11,7 +11,7 @@ from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
 from kue.store.redis.verbs import watch
 from tests.faults.conftest import NewStore
-from tests.support.listening import read_until
+from tests.support.listening import kinds, read_until
 from tests.support.servers import RedisServer
 
 
@@ -37,9 +37,13 @@ async def test_a_message_that_did_not_come_is_noticed_by_the_next(
         await add(store, 2)
         lose_a_message(redis_server, prefix)
         await add(store, 3)
-        heard = await read_until(events, lambda event: event.kind is Kind.LAGGED)
+        received = await read_until(events, lambda event: event.kind is Kind.LAGGED)
 
-    assert [event.kind for event in heard] == [Kind.ENQUEUE, Kind.ENQUEUE, Kind.LAGGED]
+    assert kinds(received) == [
+        Kind.ENQUEUE,
+        Kind.ENQUEUE,
+        Kind.LAGGED,
+    ]
 
 
 async def test_a_last_message_that_did_not_come_is_noticed_after_a_while(
@@ -52,12 +56,12 @@ async def test_a_last_message_that_did_not_come_is_noticed_after_a_while(
     async with store.watch() as events:
         await add(store, 1)
         lose_a_message(redis_server, prefix)
-        heard = await read_until(events, lambda event: event.kind is Kind.LAGGED)
+        received = await read_until(events, lambda event: event.kind is Kind.LAGGED)
 
-    assert [event.kind for event in heard] == [Kind.ENQUEUE, Kind.LAGGED]
+    assert kinds(received) == [Kind.ENQUEUE, Kind.LAGGED]
 
 
-async def test_who_listens_later_misses_nothing_by_what_went_before(
+async def test_a_later_listener_misses_nothing_by_what_went_before(
     store: Store, redis_server: RedisServer, prefix: str
 ) -> None:
     async with store.watch():
@@ -67,9 +71,9 @@ async def test_who_listens_later_misses_nothing_by_what_went_before(
     async with store.watch() as events:
         await add(store, 2)
         await add(store, 3)
-        heard = await read_until(events, lambda event: event.job_id == 3)
+        received = await read_until(events, lambda event: event.job_id == 3)
 
-    assert [event.kind for event in heard] == [Kind.ENQUEUE, Kind.ENQUEUE]
+    assert kinds(received) == [Kind.ENQUEUE, Kind.ENQUEUE]
 
 
 def test_a_message_from_before_the_count_began_is_left_out() -> None:

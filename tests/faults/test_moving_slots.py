@@ -40,15 +40,12 @@ async def test_adds_and_cycles_go_on_after_a_slot_moved(
 ) -> None:
     """R-19: every job that was acknowledged ran once, at whichever node."""
     store = new_store(cluster.url, budget="2s")
-    load = Load(store)
-    load.start()
-
-    # Three moves bring the slot back to where it began.
-    for _ in range(3):
+    async with Load(store) as load:
+        # Three moves bring the slot back to where it began.
+        for _ in range(3):
+            await load.reach(300)
+            await asyncio.to_thread(cluster.move_slot, root_of_jobs(prefix))
         await load.reach(300)
-        await asyncio.to_thread(cluster.move_slot, root_of_jobs(prefix))
-    await load.reach(300)
-    await load.finish()
 
     await assert_sound(store)
 
@@ -75,7 +72,7 @@ async def test_a_worker_and_results_go_on_after_a_slot_moved(
     assert ran == [0, 1, 2, 3]
 
 
-async def test_events_are_heard_after_a_slot_moved(
+async def test_events_are_received_after_a_slot_moved(
     cluster: Cluster, new_store: NewStore, prefix: str
 ) -> None:
     """R-19: the node that loses the slot ends the subscription without a word."""
@@ -83,16 +80,16 @@ async def test_events_are_heard_after_a_slot_moved(
     async with store.watch() as events:
         await asyncio.to_thread(cluster.move_slot, root_of_jobs(prefix))
         await read_until(events, lambda event: event.kind is Kind.LAGGED)
-        heard = asyncio.create_task(
+        received = asyncio.create_task(
             read_until(events, lambda event: event.kind is Kind.ENQUEUE)
         )
         seq = 0
-        while not heard.done():
-            # Until the new subscription stands, nobody hears; the lag said so.
+        while not received.done():
+            # Until the new subscription stands, events are lost; the lag said so.
             seq += 1
             await store.add([draft(TYPE)], producer="p", seq=seq)
             await asyncio.sleep(0.05)
-        await heard
+        await received
 
 
 async def test_a_blocking_wait_goes_on_after_a_slot_moved(
@@ -119,7 +116,7 @@ async def test_a_blocking_wait_goes_on_after_a_slot_moved(
 async def test_a_slot_that_no_node_has_is_waited_for(
     cluster: Cluster, new_store: NewStore, prefix: str
 ) -> None:
-    """R-19: nodes that hear late of a move show nobody for the slot."""
+    """R-19: nodes that learn late of a move show nobody for the slot."""
     root = root_of_jobs(prefix)
     with cluster.without_slot(root):
         with pytest.raises(StoreUnavailable):

@@ -51,13 +51,13 @@ async def test_a_process_that_is_too_old_or_too_large_is_replaced_when_it_is_fre
     # Recycling is never urgent: the grace does not count.
     async with lone.start(*options, "--grace", "0") as workers:
         _, _, old = await workers.line()
-        told = await workers.logged("is replaced", reason)
+        logged = await workers.logged("is replaced", reason)
         job = await lone.ended(job_id)
         await patiently(lambda: not is_there(int(old)))
         [later] = await lone.add("nap")
         fresh = (await lone.ended(later)).result
 
-    assert f"pid {old}" in told
+    assert f"pid {old}" in logged
     assert job.result == int(old)
     assert fresh != int(old)
 
@@ -140,7 +140,7 @@ async def test_changed_code_is_loaded_and_broken_code_waited_out(
     assert [line for line in workers.log if "small.py changed" in line]
 
 
-async def test_the_supervisor_beats_in_the_file_that_the_queue_has_settled_on(
+async def test_the_supervisor_renews_in_the_file_that_the_queue_has_settled_on(
     lone: Shift,
 ) -> None:
     """Also when the application has changed its working folder."""
@@ -153,8 +153,7 @@ async def test_the_supervisor_beats_in_the_file_that_the_queue_has_settled_on(
     environ = {"KUE_URL": "sqlite:///jobs.db"}
     async with lone.start(*options, target="small.py:q", environ=environ) as workers:
         await patiently(ready.exists)
-        workers.signal(signal.SIGTERM)
-        assert await workers.ended() == 0
+        assert await workers.stopped() == 0
 
     assert [file.parent for file in lone.folder.rglob("jobs.db")] == [elsewhere]
 
@@ -188,7 +187,7 @@ async def test_a_child_that_is_asked_to_end_finishes_and_is_replaced(
         ("import os; os.kill(os.getpid(), 9)", "it was killed by SIGKILL before"),
     ],
 )
-async def test_a_target_that_cannot_be_worked_on_is_told_once_and_exits_with_1(
+async def test_a_target_that_cannot_be_worked_on_is_reported_once_and_exits_with_1(
     lone: Shift, source: str | None, message: str
 ) -> None:
     if source is not None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,13 +17,6 @@ from tests.support.servers import HOST, RedisServer
 SECRET = "hunter2"
 
 
-def say(server: RedisServer, *command: str) -> None:
-    """Send the server a command as an operator would."""
-    with closing(server.client()) as client:
-        send: Any = client.execute_command
-        send(*command)
-
-
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
 async def test_a_redis_that_evicts_is_refused(
     new_server: NewServer, new_store: NewStore, policy: str
@@ -36,7 +27,7 @@ async def test_a_redis_that_evicts_is_refused(
         await store.open()
 
 
-async def test_a_redis_that_evicts_is_taken_when_told_so(
+async def test_a_redis_that_evicts_is_taken_when_allowed(
     new_server: NewServer, new_store: NewStore
 ) -> None:
     server = new_server(maxmemory_policy="allkeys-lru")
@@ -50,7 +41,7 @@ async def test_a_redis_that_evicts_is_taken_when_told_so(
 
 async def test_a_replica_is_refused(new_server: NewServer, new_store: NewStore) -> None:
     master, replica = new_server(), new_server()
-    say(replica, "REPLICAOF", HOST, str(master.port))
+    replica.send("REPLICAOF", HOST, str(master.port))
 
     with pytest.raises(StoreRefused, match=r"is a replica.*master's address"):
         await new_store(replica.url).open()
@@ -61,7 +52,7 @@ async def test_a_wrong_password_is_refused_and_not_shown(
     new_server: NewServer, new_store: NewStore, given: str
 ) -> None:
     server = new_server()
-    say(server, "CONFIG", "SET", "requirepass", SECRET)
+    server.send("CONFIG", "SET", "requirepass", SECRET)
     store = new_store(f"redis://{given}{server.address}/0")
 
     with pytest.raises(StoreRefused, match="check user, password and ACL") as caught:
@@ -75,8 +66,8 @@ async def test_the_right_password_is_enough(
     new_server: NewServer, new_store: NewStore
 ) -> None:
     server = new_server()
-    say(server, "ACL", "SETUSER", "kue", "on", f">{SECRET}", "~*", "&*", "+@all")
-    say(server, "CONFIG", "SET", "requirepass", "another")
+    server.send("ACL", "SETUSER", "kue", "on", f">{SECRET}", "~*", "&*", "+@all")
+    server.send("CONFIG", "SET", "requirepass", "another")
     store = new_store(f"redis://kue:{SECRET}@{server.address}/0")
 
     await add_many(store, 3)
@@ -89,8 +80,8 @@ async def test_a_user_who_may_not_run_scripts_is_refused(
     new_server: NewServer, new_store: NewStore
 ) -> None:
     server = new_server()
-    say(server, "ACL", "SETUSER", "kue", "on", f">{SECRET}", "~*", "+@all", "-eval")
-    say(server, "ACL", "SETUSER", "kue", "-evalsha")
+    server.send("ACL", "SETUSER", "kue", "on", f">{SECRET}", "~*", "+@all", "-eval")
+    server.send("ACL", "SETUSER", "kue", "-evalsha")
     store = new_store(f"redis://kue:{SECRET}@{server.address}/0")
 
     with pytest.raises(StoreRefused, match="check user, password and ACL") as caught:
@@ -141,13 +132,13 @@ async def test_jobs_of_a_newer_kue_are_refused(
     redis_server: RedisServer, new_store: NewStore, prefix: str
 ) -> None:
     await add_many(new_store(redis_server.url), 1)
-    say(redis_server, "HSET", f"{{{prefix}}}:meta", "schema", "99")
+    redis_server.send("HSET", f"{{{prefix}}}:meta", "schema", "99")
 
     with pytest.raises(StoreRefused, match=r"newer Kue.*upgrade Kue"):
         await new_store(redis_server.url).open()
 
 
-async def test_a_service_that_is_no_redis_is_told_apart(new_store: NewStore) -> None:
+async def test_a_service_that_is_not_a_redis_is_recognised(new_store: NewStore) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example.org ESMTP ready\r\n")
         await reader.read(100)

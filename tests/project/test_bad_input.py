@@ -77,7 +77,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: draft("email", "x" * 300_000),
         ["data", "300,002 bytes", "262,144", "put a reference into the job"],
     ),
-    "a payload that is no JSON": (
+    "a payload that is not JSON": (
         lambda: draft("email", {"when": [object()]}),
         ["data.when[0]", "cannot be written as JSON"],
     ),

@@ -60,7 +60,7 @@ KUE = str(Path(sys.executable).with_name("kue"))
 
 
 def write(found: Iterable[Example], folder: Path) -> None:
-    """Save the examples that have a name, as their readers are told to."""
+    """Save the examples that have a name, as readers are asked to."""
     for example in found:
         if example.title:
             (folder / example.title).write_text(example.source)
@@ -76,7 +76,7 @@ def start(folder: Path, *command: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command,
         cwd=folder,
-        # A busy machine would be told of as a handler that holds the loop.
+        # A busy machine would be reported as a handler that holds the loop.
         env=environ | {"PYTHONUNBUFFERED": "1", "KUE_BLOCKED": "0s"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

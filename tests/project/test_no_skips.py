@@ -41,7 +41,7 @@ def test_without_it_a_skipped_test_goes_unnoticed(tmp_path: Path) -> None:
     assert run(tmp_path, SKIPPED["by a mark"]) == 0
 
 
-def test_an_expected_failure_is_no_skip(tmp_path: Path) -> None:
+def test_an_expected_failure_is_not_a_skip(tmp_path: Path) -> None:
     source = "@pytest.mark.xfail(strict=True)\ndef test_it(): assert False"
 
     assert run(tmp_path, source, "-p", "tools.no_skips") == 0

@@ -110,7 +110,7 @@ def test_a_cost_is_better_when_it_is_less(results: Results) -> None:
     assert results.best("bytes", ["kue", "bullmq"]) is None
 
 
-def test_what_an_idle_worker_costs_is_told(results: Results) -> None:
+def test_what_an_idle_worker_costs_is_reported(results: Results) -> None:
     results.idle = [Idle(0.3, 5, 20), Idle(0.2, 4, 20), Idle(0.9, 4, 80)]
 
     idle = results.document(CONDITIONS)["conditions"]["idle"]

@@ -40,7 +40,7 @@ class ClockedStore:
     def __init__(self, store: Store, time: OwnTime) -> None:
         self._store = store
         self._time = time
-        #: The time of the last pass of upkeep that left nothing to do.
+        #: The time of the last pass of maintenance that left nothing to do.
         self.tended_at = 0
 
     def __getattr__(self, name: str) -> Any:

@@ -35,7 +35,7 @@ class Wire:
         self.store = cast("Store", _End(self))
 
     def lose_reply(self, verb: str, times: int = 1) -> None:
-        """Let the next calls of *verb* happen, but never tell the caller."""
+        """Let the next calls of *verb* happen, but lose the answer."""
         self._lose[verb] += times
 
     def break_off(self, *verbs: str) -> None:

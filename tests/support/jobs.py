@@ -1,11 +1,13 @@
 """
 Short ways to bring jobs into being and through their lives.
 
-Tests own the clock: everything happens at T0 unless a test says otherwise.
+Tests own the clock: everything happens at T0 unless a test says otherwise; with
+``now=None`` it happens by the store's own clock.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterable
 from typing import Any
@@ -46,7 +48,9 @@ def count_again() -> None:
     _numbers = itertools.count(1)
 
 
-async def add(store: Store, drafts: Iterable[Draft], *, now: int = T0) -> list[Added]:
+async def add(
+    store: Store, drafts: Iterable[Draft], *, now: int | None = T0
+) -> list[Added]:
     """Add drafts as a producer that has not been seen before."""
     producer = f"producer-{next(_numbers)}"
     return await store.add(list(drafts), producer=producer, seq=1, now=now)
@@ -57,7 +61,7 @@ async def add_one(
     type: str = "email",
     data: JSON = None,
     *,
-    now: int = T0,
+    now: int | None = T0,
     **options: Any,
 ) -> int:
     """Add one job, described as users describe it, and return its id."""
@@ -67,7 +71,12 @@ async def add_one(
 
 
 async def add_many(
-    store: Store, count: int, type: str = "email", *, now: int = T0, **options: Any
+    store: Store,
+    count: int,
+    type: str = "email",
+    *,
+    now: int | None = T0,
+    **options: Any,
 ) -> list[int]:
     """Add *count* jobs whose data says which they are, and return their ids."""
     drafts = [draft(type, {"i": number}, **options) for number in range(count)]
@@ -84,7 +93,7 @@ async def take(
     limit: int = 10,
     worker: str = "w1",
     lease: int = LEASE_MS,
-    now: int = T0,
+    now: int | None = T0,
 ) -> Claimed:
     """Claim in a lane that has not been seen before."""
     return await store.claim(
@@ -163,6 +172,28 @@ async def get_one(store: Store, job_id: int) -> Job:
     """Return a job that must exist."""
     [job] = await store.get([job_id])
     assert job is not None, f"job {job_id} is gone"
+    return job
+
+
+async def get_many(store: Store, ids: list[int]) -> list[Job]:
+    """Return jobs that must all exist, however many there are."""
+    jobs: list[Job] = []
+    for at in range(0, len(ids), MAX_BATCH):
+        jobs += [job for job in await store.get(ids[at : at + MAX_BATCH]) if job]
+    assert [job.id for job in jobs] == ids, "jobs were lost"
+    return jobs
+
+
+def outcomes(job: Job) -> list[str]:
+    """Return how the runs of a job ended."""
+    return [past.outcome for past in job.history]
+
+
+async def until_ended(store: Store, job_id: int, *, seconds: float = 50) -> Job:
+    """Return the job once it has ended."""
+    async with asyncio.timeout(seconds), store.watch([job_id]) as events:
+        while not (job := await get_one(store, job_id)).state.is_final:
+            await anext(events)
     return job
 
 

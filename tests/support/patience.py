@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 async def until(is_so: Callable[[], bool], *, seconds: float = 50) -> None:
@@ -11,3 +14,13 @@ async def until(is_so: Callable[[], bool], *, seconds: float = 50) -> None:
     async with asyncio.timeout(seconds):
         while not is_so():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.005)
+
+
+async def eventually(ask: Callable[[], Awaitable[T]], *, seconds: float = 50) -> T:
+    """Ask again and again, and return the first answer that is true."""
+    async with asyncio.timeout(seconds):
+        while True:
+            answer = await ask()
+            if answer:
+                return answer
+            await asyncio.sleep(0.02)

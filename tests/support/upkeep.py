@@ -1,4 +1,4 @@
-"""Upkeep as a living system has it: often enough, and until nothing is left to do."""
+"""Maintenance as a living system has it: often, and until nothing is left to do."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from kue.store.contract import Store
 from kue.store.values import GRACE_GAP_MS, MAX_BATCH, MaintenanceResult
 from tests.support.jobs import T0
 
-#: Keeps everything for ever.
+#: Keeps everything forever.
 KEEP_ALL = Keep(
     complete_count=None, failed_age=None, cancelled_count=None, cancelled_age=None
 )
 #: Time passes in steps too short for anyone to think that the store was away.
 STEP_MS = GRACE_GAP_MS - 1_000
-#: More passes than any test has work for: upkeep that never ends is a fault.
+#: More passes than any test has work for: maintenance that never ends is a fault.
 PASSES = 200
 
 

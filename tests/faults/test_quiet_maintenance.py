@@ -1,5 +1,5 @@
 """
-An idle Redis is left in peace: upkeep rests until something is due or happens.
+An idle Redis is left in peace: maintenance rests until something is due or happens.
 
 By the server's own clock: where a test owns the time it owns the passes, too.
 """
@@ -67,7 +67,7 @@ def settle_down(store: Store, client: redis.Redis, prefix: str) -> SettleDown:
     return until_idle
 
 
-async def test_upkeep_rests_when_nothing_goes_on(
+async def test_maintenance_rests_when_nothing_goes_on(
     store: Store, redis_server: RedisServer, settle_down: SettleDown
 ) -> None:
     await end_one(store)
