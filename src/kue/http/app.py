@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope as ASGIScope
 
     from kue.client.queue import Kue
-    from kue.http.auth.access import Guard, GuardCallback
+    from kue.http.auth.access import Guard, GuardCallback, User
 
 logger = logging.getLogger(__name__)
 
@@ -134,10 +134,10 @@ class ScrapeRoute(Route):
     """
 
     def __init__(self, q: Kue, api: Api) -> None:
-        async def show(request: Request) -> Response:
+        async def show(request: Request, user: User) -> Response:
             return await metrics.exposition(q)
 
-        super().__init__("/metrics", api.guarded(Scope.READ, show), methods=["GET"])
+        super().__init__("/metrics", api.guarded(show, Scope.READ), methods=["GET"])
 
     def matches(self, scope: ASGIScope) -> tuple[Match, ASGIScope]:
         is_page = scope["type"] == "http" and "text/html" in Headers(scope=scope).get(
@@ -161,11 +161,11 @@ def _native(
 ) -> list[BaseRoute]:
     api = Api(q, guard, options)
 
-    async def show_document(request: Request) -> Response:
+    async def show_document(request: Request, user: User) -> Response:
         return JSONResponse(located(_document(), request.scope.get(ROOT, "")))
 
     return [
-        Route("/openapi.json", api.guarded(Scope.READ, show_document)),
+        Route("/openapi.json", api.guarded(show_document, Scope.READ)),
         *api.routes(SECTIONS),
         *events.routes(guard, live),
     ]

@@ -27,7 +27,6 @@ from kue.http.framework.problem import (
     not_found,
     refused,
 )
-from kue.http.options import AppOptions
 from kue.model.errors import JobNotFound
 from kue.vertx import job_json
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from kue.client.handle import JobHandle
     from kue.client.queue import Kue
     from kue.http.auth.access import Guard
-    from kue.http.security.redaction import Redaction
+    from kue.http.options import AppOptions
     from kue.model.job import Job
     from kue.model.payload import JSON
 
@@ -55,23 +54,20 @@ def routes(q: Kue, guard: Guard, options: AppOptions | None = None) -> list[Rout
     Reading needs the role viewer, DELETE admin, everything else operator: also
     ``GET /inactive/:id``, which restarts a job.
     """
-    options = options or AppOptions()
-    api = _Api(q, options.redaction)
-    compat = CompatApi(q, guard, options, _show_error, name="kue")
-    adding = CompatApi(q, guard, options, _show_adding_error, name="kue")
+    api = _Api(q, guard, options)
     plain = [
-        compat.route("GET", "/stats", api.stats),
-        compat.route("GET", "/job/search", api.search, limit=options.searches),
-        compat.route("GET", "/job/types", api.types),
-        *compat.ranges("{first}..{last}", api.range),
-        compat.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
-        compat.route("GET", "/job/{id}", api.job),
-        compat.route("GET", "/job/{id}/log", api.log),
-        compat.route("PUT", "/job/{id}/state/{state}", api.put_state),
-        compat.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
-        compat.route("DELETE", "/job/{id}", api.remove),
-        adding.route("POST", "/job", api.add, scope=Scope.ENQUEUE),
-        compat.route("GET", "/inactive/{id}", api.restart, scope=Scope.MANAGE),
+        api.route("GET", "/stats", api.stats),
+        api.route("GET", "/job/search", api.search, limit=api.searches),
+        api.route("GET", "/job/types", api.types),
+        *api.ranges("{first}..{last}", api.range),
+        api.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
+        api.route("GET", "/job/{id}", api.job),
+        api.route("GET", "/job/{id}/log", api.log),
+        api.route("PUT", "/job/{id}/state/{state}", api.put_state),
+        api.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
+        api.route("DELETE", "/job/{id}", api.remove),
+        api.route("POST", "/job", api.add, scope=Scope.ENQUEUE),
+        api.route("GET", "/inactive/{id}", api.restart, scope=Scope.MANAGE),
     ]
     return plain + [_slashed(route) for route in plain]
 
@@ -83,12 +79,13 @@ def _slashed(route: Route) -> Route:
     return slashed
 
 
-class _Api:
-    """The handlers of the routes."""
+class _Api(CompatApi):
+    name = "kue"
 
-    def __init__(self, q: Kue, redaction: Redaction) -> None:
-        self._q = q
-        self._redaction = redaction
+    def show_error(self, problem: Refused, request: Request) -> Response:
+        if request.method != "POST" and problem.status in _SENT_WITH_OK:
+            return reply({"error": problem.detail})
+        return reply({"error": problem.detail}, _status(problem), problem.headers)
 
     # -- reading ---------------------------------------------------------------
 
@@ -294,16 +291,6 @@ def _result(answer: int | BaseException) -> tuple[JSON, HTTPStatus]:
     if problem is None:
         raise answer
     return {"error": problem.detail}, _status(problem)
-
-
-def _show_error(problem: Refused) -> Response:
-    if problem.status in _SENT_WITH_OK:
-        return reply({"error": problem.detail})
-    return _show_adding_error(problem)
-
-
-def _show_adding_error(problem: Refused) -> Response:
-    return reply({"error": problem.detail}, _status(problem), problem.headers)
 
 
 def _status(problem: Refused) -> HTTPStatus:

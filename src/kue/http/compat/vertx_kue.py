@@ -18,7 +18,6 @@ from kue.http.auth.access import Scope
 from kue.http.compat import jobs
 from kue.http.compat.api import CompatApi, read_json, reply
 from kue.http.framework.problem import Refused, bad_request, input_errors
-from kue.http.options import AppOptions
 from kue.model.errors import JobNotFound
 from kue.vertx import job_json
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from kue.client.handle import JobHandle
     from kue.client.queue import Kue
     from kue.http.auth.access import Guard
-    from kue.http.security.redaction import Redaction
+    from kue.http.options import AppOptions
     from kue.model.payload import JSON
 
 T = TypeVar("T")
@@ -45,33 +44,33 @@ def routes(q: Kue, guard: Guard, options: AppOptions | None = None) -> list[Rout
 
     Reading needs the role viewer, DELETE admin, everything else operator.
     """
-    options = options or AppOptions()
-    api = _Api(q, options.redaction)
-    compat = CompatApi(q, guard, options, _show_error, name="vertx")
+    api = _Api(q, guard, options)
     return [
-        compat.route(
-            "GET", "/job/search/{text:path}", api.search, limit=options.searches
-        ),
-        compat.route("GET", "/stats", api.stats),
-        compat.route("GET", "/job/types", api.types),
-        *compat.ranges("{first}/to/{last}", api.range),
-        compat.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
-        compat.route("PUT", "/job", api.add, scope=Scope.ENQUEUE),
-        compat.route("PUT", "/job/{id}/state/{state}", api.put_state),
-        compat.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
-        compat.route("GET", "/job/{id}", api.job),
-        compat.route("GET", "/job/{id}/log", api.log),
-        compat.route("DELETE", "/job/{id}", api.remove),
-        compat.route("POST", "/inactive/{id}", api.restart),
+        api.route("GET", "/job/search/{text:path}", api.search, limit=api.searches),
+        api.route("GET", "/stats", api.stats),
+        api.route("GET", "/job/types", api.types),
+        *api.ranges("{first}/to/{last}", api.range),
+        api.route("GET", "/jobs/{type:path}/{state}/stats", api.count),
+        api.route("PUT", "/job", api.add, scope=Scope.ENQUEUE),
+        api.route("PUT", "/job/{id}/state/{state}", api.put_state),
+        api.route("PUT", "/job/{id}/priority/{priority}", api.put_priority),
+        api.route("GET", "/job/{id}", api.job),
+        api.route("GET", "/job/{id}/log", api.log),
+        api.route("DELETE", "/job/{id}", api.remove),
+        api.route("POST", "/inactive/{id}", api.restart),
     ]
 
 
-class _Api:
-    """The handlers of the routes."""
+class _Api(CompatApi):
+    name = "vertx"
 
-    def __init__(self, q: Kue, redaction: Redaction) -> None:
-        self._q = q
-        self._redaction = redaction
+    def show_error(self, problem: Refused, request: Request) -> Response:
+        status = problem.status
+        if status is HTTPStatus.NOT_FOUND:
+            return _reply({"message": "job_not_found"}, status)
+        if status is HTTPStatus.INSUFFICIENT_STORAGE:
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+        return _reply({"error": problem.detail}, status, problem.headers)
 
     # -- reading ---------------------------------------------------------------
 
@@ -202,12 +201,3 @@ def _options(wanted: dict[str, JSON]) -> dict[str, Any]:
     if address := wanted.get("address_id"):
         options["address_id"] = address
     return options
-
-
-def _show_error(problem: Refused) -> Response:
-    if problem.status is HTTPStatus.NOT_FOUND:
-        return _reply({"message": "job_not_found"}, problem.status)
-    status = problem.status
-    if status is HTTPStatus.INSUFFICIENT_STORAGE:
-        status = HTTPStatus.SERVICE_UNAVAILABLE
-    return _reply({"error": problem.detail}, status, problem.headers)

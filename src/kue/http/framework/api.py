@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
+from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from kue.http.auth.access import User, admit, check_scope, identify
+from kue.http.auth.access import User, check_scope, identify
 from kue.http.framework.operations import Operation, RequestContext
 from kue.http.framework.problem import INTERNAL, Refused, bad_request, refused
 from kue.http.framework.request_body import read_body
@@ -22,7 +24,7 @@ from kue.http.security.audit_log import AuditLog
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from starlette.requests import Request
     from starlette.types import Receive, Send
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from kue.http.framework.operations import Section
 
 logger = logging.getLogger(__name__)
+
+Endpoint: TypeAlias = Callable[["Request"], Awaitable[Response]]
 
 _JSON = "application/json"
 _encode = msgspec.json.Encoder().encode
@@ -52,7 +56,7 @@ class OperationRoute(Route):
     def __init__(
         self,
         operation: Operation,
-        endpoint: Callable[[Request], Awaitable[Response]],
+        endpoint: Endpoint,
         others: Sequence[Route],
     ) -> None:
         super().__init__(
@@ -93,7 +97,8 @@ class Api:
         self._q = q
         self._guard = guard
         self._options = options or AppOptions()
-        self._audit = AuditLog(q, self._options.redaction)
+        self._redaction = self._options.redaction
+        self._audit = AuditLog(q, self._redaction)
 
     def routes(self, sections: Iterable[Section]) -> list[Route]:
         routes: list[Route] = []
@@ -104,51 +109,58 @@ class Api:
         ]
         return routes
 
-    def _endpoint(
-        self, operation: Operation
-    ) -> Callable[[Request], Awaitable[Response]]:
+    def _endpoint(self, operation: Operation) -> Endpoint:
+        return self.guarded(
+            partial(self._answer, operation),
+            operation.scope,
+            act=operation.act,
+            is_open=operation.is_open,
+        )
+
+    def guarded(
+        self,
+        show: Callable[[Request, User], Awaitable[Response]],
+        scope: Scope | None,
+        *,
+        act: str = "",
+        is_open: bool = False,
+    ) -> Endpoint:
+        """
+        Return *show*, limited to users with *scope*.
+
+        A change has an *act*: its name in the audit log.
+        """
+
         async def answer(request: Request) -> Response:
-            user: User | None = None
+            user = NOBODY
             try:
-                if not operation.is_open:
+                if not is_open:
                     user = await identify(self._guard, request)
-                response = await self._answer(operation, request, user)
+                    check_scope(user, scope)
+                if act:
+                    self._options.check_change()
+                response = await show(request, user)
+                status = response.status_code
             except Exception as exc:
-                response = problem_of(exc, request)
-            # Operations without a scope write their own audit entries.
-            if operation.is_change and operation.scope is not None and user:
-                await self._audit.note_change(
-                    request, user, operation.act, response.status_code
-                )
+                response, status = self._failed(exc, request)
+            if act and user is not NOBODY:
+                await self._audit.note_change(request, user, act, status)
             return response
 
         return answer
 
-    def guarded(
-        self, scope: Scope, show: Callable[[Request], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """Return *show*, limited to users with *scope*."""
-
-        async def answer(request: Request) -> Response:
-            try:
-                await admit(self._guard, request, scope)
-                return await show(request)
-            except Exception as exc:
-                return problem_of(exc, request)
-
-        return answer
+    def _failed(self, exc: Exception, request: Request) -> tuple[Response, int]:
+        """Return the error response for *exc*, and its status for the audit log."""
+        response = problem_of(exc, request)
+        return response, response.status_code
 
     async def _answer(
-        self, operation: Operation, request: Request, user: User | None
+        self, operation: Operation, request: Request, user: User
     ) -> Response:
-        if user is not None:
-            check_scope(user, operation.scope)
-            if operation.is_change and operation.scope is not None:
-                self._options.check_change()
         body = await self._body(operation, request)
         arguments = operation.arguments(request, body)
         context = RequestContext(
-            self._q, user or NOBODY, request, self._guard, self._options, self._audit
+            self._q, user, request, self._guard, self._options, self._audit
         )
 
         async def make() -> Response:

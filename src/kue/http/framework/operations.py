@@ -92,7 +92,9 @@ class Operation:
 
     @property
     def act(self) -> str:
-        """Its name in the audit log."""
+        """Its name in the audit log; empty for those that write their own entries."""
+        if not self.is_change or self.scope is None:
+            return ""
         return f"{self.tag}.{self.handler.__name__}"
 
     @property
