@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
+from typing import Literal, TypeAlias, cast
+
+RoleName: TypeAlias = Literal["viewer", "operator", "admin"]
 
 
 class Scope(StrEnum):
@@ -35,9 +38,9 @@ class Role(IntEnum):
         return _SCOPES[self]
 
     @property
-    def label(self) -> str:
+    def label(self) -> RoleName:
         """Its name as people and programs write it."""
-        return self.name.lower()
+        return cast("RoleName", self.name.lower())
 
     @classmethod
     def of(cls, label: str) -> Role:

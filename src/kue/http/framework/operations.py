@@ -35,6 +35,10 @@ Handler = Callable[..., Awaitable[Any]]
 PREFIXED = "data"
 
 
+class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A query or a body; unknown fields are refused."""
+
+
 @dataclass(frozen=True)
 class RequestContext:
     """A request that was allowed, and what its operation works with."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -13,10 +13,11 @@ from kue.http.auth.access import Role, Scope
 from kue.http.auth.account_guard import AccountGuard, LocalAccountGuard
 from kue.http.auth.account_records import valid_name
 from kue.http.auth.passwords import MAX_LENGTH, MIN_LENGTH
+from kue.http.auth.roles import RoleName
 from kue.http.auth.startup_token import LocalhostGuard
 from kue.http.auth.tokens import ApiTokens
 from kue.http.auth.users import UserAccounts
-from kue.http.framework.operations import RequestContext, Section
+from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import Refused, forbidden, input_errors, not_found
 from kue.http.options import EnvironmentBadge
 from kue.http.v1.job_json import MAX_PAGE, Span
@@ -39,7 +40,6 @@ SECTIONS = (session, users, tokens, audit)
 UserName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 TokenId: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-f]{12}$")]
 Password: TypeAlias = Annotated[str, Meta(min_length=MIN_LENGTH, max_length=MAX_LENGTH)]
-RoleName: TypeAlias = Literal["viewer", "operator", "admin"]
 
 
 class Me(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,14 +66,14 @@ class LoginForm(msgspec.Struct, frozen=True, kw_only=True):
     kind: Literal["password", "token", "elsewhere"]
 
 
-class Credentials(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Credentials(Input, frozen=True):
     """The name and password of a user."""
 
     name: Annotated[str, Meta(max_length=200)]
     password: Annotated[str, Meta(max_length=MAX_LENGTH)]
 
 
-class NewPassword(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewPassword(Input, frozen=True):
     """A new password for the user who is logged in."""
 
     current: Annotated[str, Meta(max_length=MAX_LENGTH)]
@@ -94,7 +94,7 @@ class UserList(msgspec.Struct, frozen=True):
     users: list[UserView]
 
 
-class NewUser(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewUser(Input, frozen=True, kw_only=True):
     """A user to add."""
 
     name: UserName
@@ -102,7 +102,7 @@ class NewUser(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     role: RoleName = "viewer"
 
 
-class UserEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UserEdit(Input, frozen=True, kw_only=True):
     """Changes to a user; a new password ends all sessions."""
 
     role: RoleName | None = None
@@ -136,7 +136,7 @@ class TokenList(msgspec.Struct, frozen=True):
     tokens: list[TokenView]
 
 
-class NewToken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewToken(Input, frozen=True, kw_only=True):
     """A token to create."""
 
     name: UserName
@@ -165,7 +165,7 @@ class ActPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
-class ActsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ActsQuery(Input, frozen=True, kw_only=True):
     """Which entries of the audit log to show."""
 
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 50
@@ -258,7 +258,7 @@ async def change_password(context: RequestContext, body: NewPassword) -> None:
 def _me(context: RequestContext, user: User, *, can_log_out: bool) -> Me:
     return Me(
         name=user.name,
-        role=None if user.role is None else _role(user.role),
+        role=None if user.role is None else user.role.label,
         scopes=[scope for scope in Scope if user.may(scope)],
         read_only=context.options.read_only,
         badge=context.options.badge,
@@ -280,10 +280,6 @@ def _check_login(context: RequestContext) -> None:
             "users and tokens are managed on the command line while no login is "
             "needed: kue user add NAME --role admin, kue token add NAME --scope read"
         )
-
-
-def _role(role: Role) -> RoleName:
-    return cast("RoleName", role.label)
 
 
 # -- users ---------------------------------------------------------------------
@@ -349,7 +345,7 @@ async def _check_last(accounts: UserAccounts, account: UserAccount) -> None:
 
 
 def _user(account: UserAccount) -> UserView:
-    return UserView.of(account, role=_role(account.role))
+    return UserView.of(account, role=account.role.label)
 
 
 # -- tokens --------------------------------------------------------------------

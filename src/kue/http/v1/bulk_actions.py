@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven
 from kue.http.auth.access import Scope
-from kue.http.framework.operations import RequestContext, Section
+from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import (
     INTERNAL,
     bad_request,
@@ -83,9 +83,7 @@ class BulkFilter(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     state: State
 
 
-class BulkRequest(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
-):
+class BulkRequest(Input, frozen=True, kw_only=True):
     """What to do, and to which jobs: some by id, or all that match."""
 
     action: BulkAction

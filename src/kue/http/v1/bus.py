@@ -17,15 +17,15 @@ from kue.bus import RequestFailed
 from kue.bus.cluster import NEEDS_REDIS, can_cluster
 from kue.bus.message import MAX_ADDRESS
 from kue.bus.sampling import JsonTruncation
-from kue.bus.stats import counted, sums
+from kue.bus.stats import summed, sums
 from kue.http.auth.access import Scope
-from kue.http.framework.operations import RequestContext, Section
+from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import input_errors, not_found
 from kue.http.security.redaction import MASK
 from kue.http.streaming.bus_samples import MAX_KEPT, SampledMessage, hidden_text
 from kue.http.v1.job_json import Span
 from kue.model.duration import milliseconds
-from kue.model.histogram import Percentiles, added, percentiles
+from kue.model.histogram import Percentiles, percentiles
 from kue.model.json_view import View
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kue.bus import Message
     from kue.bus.redis import inspector
-    from kue.bus.stats import AddressStats, AddressTotals
+    from kue.bus.stats import AddressStats
     from kue.http.streaming.bus_node import JoinedBus, ServerBusNode
     from kue.http.streaming.bus_samples import BusSamples
 
@@ -116,9 +116,7 @@ class AddressList(msgspec.Struct, frozen=True, kw_only=True):
     rest: int
 
 
-class AddressQuery(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
-):
+class AddressQuery(Input, frozen=True, kw_only=True):
     """Which addresses to show."""
 
     #: A part of the name, ignoring case.
@@ -126,9 +124,7 @@ class AddressQuery(
     limit: Annotated[int, Meta(ge=1, le=MAX_ADDRESSES)] = 100
 
 
-class SampleQuery(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
-):
+class SampleQuery(Input, frozen=True, kw_only=True):
     """Which messages to show."""
 
     #: The id of the last known message.
@@ -143,7 +139,7 @@ class SampleList(msgspec.Struct, frozen=True):
     last: int
 
 
-class NewMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewMessage(Input, frozen=True, kw_only=True):
     """A message to send."""
 
     address: Annotated[str, Meta(min_length=1, max_length=MAX_ADDRESS)]
@@ -220,7 +216,8 @@ async def list_addresses(context: RequestContext, query: AddressQuery) -> Addres
     matching = [one for one in sums(found) if wanted in one.address.lower()]
     return AddressList(
         addresses=[
-            AddressView.of(_rates([one]), one) for one in matching[: query.limit]
+            AddressView.of(one, latency=percentiles(one.waits))
+            for one in matching[: query.limit]
         ],
         found=len(matching),
         rest=sum(bus.rest for _, bus in found),
@@ -347,13 +344,6 @@ def _node(node: inspector.ClusterNode) -> NodeView:
     return NodeView.of(node, facts, flow=flow, waiting=facts.bus.waiting)
 
 
-def _rates(parts: Sequence[AddressStats | AddressTotals]) -> MessageRates:
-    return MessageRates(
-        consumers=sum(one.consumers for one in parts),
-        send_rate=round(sum(one.send_rate for one in parts), 2),
-        receive_rate=round(sum(one.receive_rate for one in parts), 2),
-        sent=sum(one.sent for one in parts),
-        received=sum(one.received for one in parts),
-        latency=percentiles(added(one.waits for one in parts)),
-        failures=counted(one.failures for one in parts),
-    )
+def _rates(parts: Sequence[AddressStats]) -> MessageRates:
+    total = summed("", parts)
+    return MessageRates.of(total, latency=percentiles(total.waits))

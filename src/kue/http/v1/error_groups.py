@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from kue.http.framework.operations import RequestContext, Section
+from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.v1.stats import check_type
 from kue.model.names import Name
 from kue.store.values import MAX_ERRORS, Errors
@@ -14,7 +14,7 @@ from kue.store.values import MAX_ERRORS, Errors
 section = Section("errors", "Failed jobs grouped by error.")
 
 
-class ErrorsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ErrorsQuery(Input, frozen=True):
     """Which error groups to show, and how many."""
 
     type: Name | None = None

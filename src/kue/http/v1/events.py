@@ -20,7 +20,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
 from kue.http.auth.access import admit
-from kue.http.framework.operations import RequestContext, Section
+from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import Refused, refused, try_later
 from kue.http.security.csrf import NOT_ALLOWED
 from kue.http.streaming.client_buffer import EventFilter
@@ -71,7 +71,7 @@ Stream = Annotated[
 ]
 
 
-class Watched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Watched(Input, frozen=True):
     """Which events to send; all by default."""
 
     types: Annotated[list[Name], msgspec.Meta(max_length=200)] = []

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
 from kue.client.handle import job_of
-from kue.http.framework.operations import RequestContext, Section
+from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors
 from kue.http.v1 import job_json
 from kue.http.v1.job_json import AddedView, JobId
@@ -35,15 +35,13 @@ section = Section(
 )
 
 
-class NewData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewData(Input, frozen=True):
     """New data for a job; if omitted, it keeps what it has."""
 
     data: Any = UNSET
 
 
-class RetryRequest(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
-):
+class RetryRequest(Input, frozen=True, kw_only=True):
     """Which outcome of a job to retry, and with which data."""
 
     #: New data; if omitted, it keeps what it has.
@@ -52,20 +50,20 @@ class RetryRequest(
     ended_at: int | None = None
 
 
-class NewPriority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewPriority(Input, frozen=True):
     """The new priority of a job."""
 
     priority: Priority
 
 
-class NewTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewTime(Input, frozen=True, kw_only=True):
     """When a job is due: after a delay or at a time."""
 
     delay: job_json.Span | None = None
     at: job_json.Moment | None = None
 
 
-class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Reason(Input, frozen=True):
     """Why a job is cancelled; stored with it."""
 
     reason: Annotated[str, Meta(max_length=MAX_REASON)] = ""

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
+from kue.http.framework.operations import Input
 from kue.http.framework.problem import bad_request
 from kue.model.job import MAX_PARENTS, MAX_TAGS, Delivery
 from kue.model.job_json import JobView
@@ -80,13 +81,7 @@ class AddedView(msgspec.Struct, frozen=True):
     is_new: bool
 
 
-class NewBackoff(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-):
+class NewBackoff(Input, frozen=True, kw_only=True, omit_defaults=True):
     """How long to wait between attempts; durations are ms."""
 
     type: Literal["fixed", "exponential", "list", "named"] = "fixed"
@@ -101,7 +96,7 @@ class NewBackoff(
     name: Name | None = None
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewJob(Input, frozen=True, kw_only=True):
     """A job to add.  Durations are seconds, or text such as "1h30m"."""
 
     type: Name

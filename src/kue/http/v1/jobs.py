@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from kue.client.handle import job_of
 from kue.http.auth.access import Scope
-from kue.http.framework.operations import RequestContext, Section
+from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors
 from kue.http.v1 import job_json
 from kue.http.v1.job_json import (
@@ -48,7 +48,7 @@ IDEMPOTENT_FOR = "24h"
 section = Section("jobs", "Find, add, show, change and remove jobs.", prefix="/jobs")
 
 
-class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobEdit(Input, frozen=True, kw_only=True):
     """Changes to a job; omitted fields stay as they are."""
 
     data: Any = UNSET
@@ -57,7 +57,7 @@ class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     attempts: int | UnsetType = UNSET
 
 
-class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LogQuery(Input, frozen=True, kw_only=True):
     """Which lines to show."""
 
     #: Counted from the oldest line that is kept.

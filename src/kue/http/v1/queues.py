@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 
 from kue.http.auth.access import Scope
-from kue.http.framework.operations import RequestContext, Section
+from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors, not_found
 from kue.http.v1.job_json import to_datetime
 from kue.http.v1.stats import (
@@ -117,14 +117,14 @@ class QueueList(msgspec.Struct, frozen=True):
     total: int
 
 
-class QueueListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QueueListQuery(Input, frozen=True):
     """Which page of the list."""
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_QUEUES)] = MAX_QUEUES
     after: Name | None = None
 
 
-class PauseOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PauseOrder(Input, frozen=True):
     """Why, and until when (Unix ms) or for how long ("2h"); else until resumed."""
 
     reason: Annotated[str, msgspec.Meta(max_length=MAX_REASON)] = ""
@@ -132,7 +132,7 @@ class PauseOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lasts: DurationText | None = msgspec.field(default=None, name="for")
 
 
-class LimitsOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LimitsOrder(Input, frozen=True):
     """Limits to set; omitted ones are removed.  *per* is text, such as "1m"."""
 
     concurrency: Most | None = None
@@ -141,7 +141,7 @@ class LimitsOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     per_key: Most | None = None
 
 
-class ClearOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ClearOrder(Input, frozen=True):
     """Which jobs to remove."""
 
     states: Annotated[list[State], msgspec.Meta(min_length=1, max_length=len(State))]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 import msgspec
 
 from kue.client.queries import STATS_HOURS, STATS_MINUTES
-from kue.http.framework.operations import RequestContext, Section
+from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, not_found
 from kue.http.v1.job_json import MAX_MOMENT
 from kue.model.histogram import Percentiles, percentiles, ready_at
@@ -127,7 +127,7 @@ class Overview(msgspec.Struct, frozen=True):
     more_warnings: int
 
 
-class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HistoryQuery(Input, frozen=True):
     """Which time range, in which steps, of which type."""
 
     since: Moment | None = None
