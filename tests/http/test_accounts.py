@@ -18,9 +18,9 @@ from kue.http.auth import (
     UserAccount,
     UserAccounts,
 )
-from kue.http.auth.account_records import name_of
+from kue.http.auth.account_records import TOUCH_MS, name_of
 from kue.http.auth.passwords import matches
-from kue.http.auth.sessions import IDLE_MS, MAX_MS, TOUCH_MS
+from kue.http.auth.sessions import IDLE_MS, MAX_MS
 from kue.store.contract import Store
 from kue.store.values import KeepRequest
 from tests.support.jobs import T0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from kue.model.errors import KueError, StoreUnavailable
+from kue.model.errors import KueError, StoreError, StoreUnavailable
 from kue.store.values import KeepRequest
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ T = TypeVar("T")
 
 #: No colon: programs are named `token:…`.
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+#: The last use of a record is stored no more often than this.
+TOUCH_MS = 60_000
 #: Attempts to change a record that others change at the same time.
 _TRIES = 10
 
@@ -72,8 +75,8 @@ class AccountRecords(Generic[T]):
         text = await self._store.kept(self._room, name, now=now)
         return None if text is None else self._read(text)
 
-    async def all(self, *, now: int | None = None) -> dict[str, T]:
-        texts = await self._store.all_kept(self._room, now=now)
+    async def all(self) -> dict[str, T]:
+        texts = await self._store.all_kept(self._room)
         found = {name: self._read(text) for name, text in texts.items()}
         return {name: one for name, one in found.items() if one is not None}
 
@@ -100,20 +103,16 @@ class AccountRecords(Generic[T]):
                 return edited
         raise StoreUnavailable(f"too many clients are changing {name!r}; try again")
 
-    async def replace(
-        self,
-        name: str,
-        was: T,
-        value: T,
-        *,
-        until: int | None = None,
-        now: int | None = None,
-    ) -> bool:
-        """Write a record if it still is *was*: a removed one does not come back."""
-        return await self._store.keep(
-            KeepRequest(self._room, name, _text(value), was=_text(was), until=until),
-            now=now,
+    async def touch(
+        self, name: str, was: T, used: T, *, until: int | None, now: int | None
+    ) -> None:
+        """Store a use, if the record still is *was*: removed ones do not come back."""
+        request = KeepRequest(
+            self._room, name, _text(used), was=_text(was), until=until
         )
+        # A full store must not lock anybody out.
+        with suppress(StoreError):
+            await self._store.keep(request, now=now)
 
     async def remove(self, name: str) -> bool:
         return await self._store.forget(self._room, name)

@@ -8,15 +8,13 @@ user logs out, is removed or gets another password.
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
-from kue.http.auth.account_records import AccountRecords, digest
+from kue.http.auth.account_records import TOUCH_MS, AccountRecords, digest
 from kue.http.security.csrf import ROOT
-from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 ROOM = "session"
 IDLE_MS = 12 * 3_600_000
 MAX_MS = 7 * 24 * 3_600_000
-#: The last use is stored no more often than this.
-TOUCH_MS = 60_000
 #: Bytes of a session's secret: 256 bits.
 _BYTES = 32
 
@@ -87,11 +83,7 @@ class LoginSessions:
         moment = await self._store.now() if now is None else now
         if moment - session.used >= TOUCH_MS:
             used = msgspec.structs.replace(session, used=moment)
-            # A full store must not log users out.
-            with suppress(StoreError):
-                await self._records.replace(
-                    key, session, used, until=used.until, now=now
-                )
+            await self._records.touch(key, session, used, until=used.until, now=now)
         return account
 
     async def end(self, secret: str) -> bool:

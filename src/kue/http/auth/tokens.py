@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import secrets
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.http.auth.account_records import AccountRecords, NoSuchAccount, digest, name_of
+from kue.http.auth.account_records import (
+    TOUCH_MS,
+    AccountRecords,
+    NoSuchAccount,
+    digest,
+    name_of,
+)
 from kue.http.auth.roles import Scope
-from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,8 +23,6 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
 
 ROOM = "token"
-#: The last use is stored no more often than this.
-TOUCH_MS = 60_000
 _FORM = re.compile(r"kue_([0-9a-f]{12})_[A-Za-z0-9_-]{43}")
 
 
@@ -92,11 +94,8 @@ class ApiTokens:
         moment = await self._store.now() if now is None else now
         if token.used_at is None or moment - token.used_at >= TOUCH_MS:
             used = msgspec.structs.replace(token, used_at=moment)
-            # A full store must not lock programs out.
-            with suppress(StoreError):
-                await self._records.replace(
-                    token.id, token, used, until=token.until, now=now
-                )
+            until = token.until
+            await self._records.touch(token.id, token, used, until=until, now=now)
         return token
 
     async def all(self) -> list[ApiToken]:
