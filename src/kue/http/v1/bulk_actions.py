@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from http import HTTPStatus
@@ -114,58 +115,47 @@ class BulkStatus(View, frozen=True, kw_only=True):
     error: str | None
 
 
+@dataclass
 class BulkTask:
     """One action, running or ended."""
 
-    def __init__(self, action: BulkAction) -> None:
-        self.id = secrets.token_hex(8)
-        self._action = action
-        self._state: BulkState = "running"
-        self._summary = BulkSummary()
-        self._error: str | None = None
-        self._is_stopping = False
+    action: BulkAction
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    state: BulkState = "running"
+    summary: BulkSummary = field(default_factory=BulkSummary)
+    error: str | None = None
+    #: Whether to stop after the current batch, so that what was done is known.
+    is_stopping: bool = False
 
     @property
     def is_running(self) -> bool:
-        return self._state == "running"
+        return self.state == "running"
 
     @property
     def status(self) -> BulkStatus:
-        return BulkStatus.of(
-            self._summary,
-            id=self.id,
-            action=self._action,
-            state=self._state,
-            looked_at=self._summary.total,
-            error=self._error,
-        )
-
-    def stop(self) -> None:
-        """Stop after the current batch, so that what was done is known."""
-        self._is_stopping = True
+        return BulkStatus.of(self, self.summary, looked_at=self.summary.total)
 
     async def run(self, batches: Batches, act: Act) -> None:
         """Do *act* to all jobs of *batches*; the status has errors."""
         try:
-            await self._run(batches, act)
+            self.state = await self._run(batches, act)
         except asyncio.CancelledError:
             # The queue is being closed.
-            self._state = "stopped"
+            self.state = "stopped"
             raise
         except KueError as exc:
-            self._state, self._error = "failed", str(exc)
+            self.state, self.error = "failed", str(exc)
         except Exception:
-            logger.exception("bulk %s %s failed", self._action, self.id)
-            self._state, self._error = "failed", INTERNAL
+            logger.exception("bulk %s %s failed", self.action, self.id)
+            self.state, self.error = "failed", INTERNAL
 
-    async def _run(self, batches: Batches, act: Act) -> None:
+    async def _run(self, batches: Batches, act: Act) -> BulkState:
         async with aclosing(batches):
             async for jobs in batches:
-                if self._is_stopping:
-                    self._state = "stopped"
-                    return
-                self._summary = self._summary.plus(await act(jobs))
-        self._state = "done"
+                if self.is_stopping:
+                    return "stopped"
+                self.summary = self.summary.plus(await act(jobs))
+        return "done"
 
 
 class BulkTasks:
@@ -244,7 +234,7 @@ async def stop(context: RequestContext, bulk_id: str) -> None:
 
     The current batch, up to 500 jobs, is finished.
     """
-    _tasks(context).find(bulk_id).stop()
+    _tasks(context).find(bulk_id).is_stopping = True
 
 
 def _tasks(context: RequestContext) -> BulkTasks:
