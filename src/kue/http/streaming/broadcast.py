@@ -248,16 +248,10 @@ class EventBroadcast:
 
     def _publish(self, event: Event) -> None:
         self._number += 1
-        payload = StreamPayload(
-            id=self._id,
-            kind=event.kind.value,
-            job_id=event.job_id,
-            type=event.type,
-            at=event.at,
-            attempt=event.attempt,
-            detail=self._redaction.detail(event.detail),
+        detail = self._redaction.detail(event.detail)
+        message = StreamMessage(
+            StreamPayload.of(event, id=self._id, detail=detail), event
         )
-        message = StreamMessage(payload, event)
         self._ring.add((message,))
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)

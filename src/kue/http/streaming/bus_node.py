@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kue.aio.tasks import BackgroundTasks
 from kue.bus import EventBus
@@ -19,20 +19,12 @@ from kue.model.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kue.bus import ClusterManager
     from kue.model.settings import Settings
 
 #: Messages in progress at once.
 MAX_USERS = 20
 #: Seconds without a message after which the server leaves the bus.
 IDLE_SECONDS = 60.0
-
-
-class JoinedBus(NamedTuple):
-    """A bus, and the cluster it has joined."""
-
-    bus: EventBus
-    cluster: ClusterManager
 
 
 class ServerBusNode:
@@ -43,7 +35,7 @@ class ServerBusNode:
         self._users = 0
         self._left = asyncio.Event()
         self._background = BackgroundTasks()
-        self._joined: asyncio.Future[JoinedBus] | None = None
+        self._joined: asyncio.Future[EventBus] | None = None
 
     @property
     def is_joined(self) -> bool:
@@ -51,7 +43,7 @@ class ServerBusNode:
         return self._joined is not None
 
     @asynccontextmanager
-    async def use(self) -> AsyncIterator[JoinedBus]:
+    async def use(self) -> AsyncIterator[EventBus]:
         """Yield the bus for one message."""
         if self._users >= MAX_USERS:
             raise try_later(
@@ -72,14 +64,14 @@ class ServerBusNode:
         """Leave the bus."""
         await self._background.close()
 
-    async def _run(self, joined: asyncio.Future[JoinedBus]) -> None:
+    async def _run(self, joined: asyncio.Future[EventBus]) -> None:
         # Imported late: a server on SQLite needs no redis.
         from kue.bus.redis import RedisCluster
 
         cluster = RedisCluster(self._settings.url, prefix=self._settings.prefix)
         try:
             async with EventBus(cluster) as bus:
-                joined.set_result(JoinedBus(bus, cluster))
+                joined.set_result(bus)
                 await self._until_idle()
                 # Later messages join again.
                 self._joined = None

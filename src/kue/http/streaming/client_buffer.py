@@ -16,6 +16,7 @@ import msgspec
 
 from kue.model.clock import SystemClock
 from kue.model.events import Event, Kind
+from kue.model.json_view import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,7 +78,7 @@ class EventFilter:
         )
 
 
-class StreamPayload(msgspec.Struct, frozen=True, kw_only=True):
+class StreamPayload(View, frozen=True, kw_only=True):
     """The JSON of a message."""
 
     #: Where a client that reconnects resumes; empty for what is not repeated.

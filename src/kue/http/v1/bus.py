@@ -31,10 +31,10 @@ from kue.model.json_view import View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.bus import Message
+    from kue.bus import EventBus, Message
     from kue.bus.redis import inspector
     from kue.bus.stats import AddressStats
-    from kue.http.streaming.bus_node import JoinedBus, ServerBusNode
+    from kue.http.streaming.bus_node import ServerBusNode
     from kue.http.streaming.bus_samples import BusSamples
 
 section = Section("bus", "The event bus of all processes.", prefix="/bus")
@@ -253,20 +253,21 @@ async def send_message(context: RequestContext, body: NewMessage) -> SendResult:
             most = MAX_TIMEOUT // 1000
             raise ValueError(f"timeout must be more than 0 and at most {most} seconds")
     node: ServerBusNode = context.request.app.state.node
-    async with node.use() as joined:
-        nodes = len(await joined.cluster.look_up(body.address))
+    async with node.use() as bus:
+        assert bus.cluster is not None
+        nodes = len(await bus.cluster.look_up(body.address))
         if body.kind == "request":
-            return await _request(context, joined, body, timeout / 1000, nodes)
-        send = joined.bus.publish if body.kind == "publish" else joined.bus.send
+            return await _request(context, bus, body, timeout / 1000, nodes)
+        send = bus.publish if body.kind == "publish" else bus.send
         with input_errors("body.body"):
             send(body.address, body.body, headers=body.headers)
-        await joined.bus.flush()
+        await bus.flush()
     return SendResult(nodes=nodes)
 
 
 async def _request(
     context: RequestContext,
-    joined: JoinedBus,
+    bus: EventBus,
     body: NewMessage,
     timeout: float,
     nodes: int,
@@ -276,7 +277,7 @@ async def _request(
     failure: FailureView | None = None
     try:
         with input_errors("body.body"):
-            message = await joined.bus.request(
+            message = await bus.request(
                 body.address, body.body, headers=body.headers, timeout=timeout
             )
         reply = _reply(context, message)
