@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from kue.client.queries import STATS_MINUTES
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.v1.stats import MINUTE_MS, NOTHING, recent, summed, worker_counts
+from kue.http.v1.stats import MINUTE_MS, NOTHING, recent, sums_by_type, worker_counts
 from kue.model.errors import StoreError
 from kue.model.histogram import BOUNDS, DAY_MS, percentile
 
@@ -71,16 +71,11 @@ async def _collect(q: Kue) -> list[str]:
     workers = worker_counts(await q.workers())
     now = await q.now()
     minute = now // MINUTE_MS
-    day = summed(await _last_day(q, minute), lambda stat: stat.type)
-    today = summed(
-        await q.hours(now // DAY_MS * 24, minute // 60), lambda stat: stat.type
-    )
+    day = sums_by_type(await _last_day(q, minute))
+    today = sums_by_type(await q.hours(now // DAY_MS * 24, minute // 60))
     stats = await recent(q, now)
-    measured = summed(stats.all, lambda stat: stat.type)
-    last = summed(
-        (stat for stat in stats.full if stat.minute == minute - 1),
-        lambda stat: stat.type,
-    )
+    measured = sums_by_type(stats.all)
+    last = sums_by_type(stat for stat in stats.full if stat.minute == minute - 1)
     jobs = (
         ({"type": type, "state": state.value}, number)
         for type, states in counts.items()

@@ -29,7 +29,7 @@ from kue.http.v1.stats import (
     next_waits,
     rates_of,
     recent,
-    summed,
+    sums_by_type,
 )
 from kue.model.duration import milliseconds
 from kue.model.histogram import Percentiles, percentiles
@@ -336,9 +336,9 @@ async def _read_facts(context: RequestContext) -> _Facts:
         pauses=[pause for pause in await context.pauses() if pause.worker is None],
         limits=await q.limits(),
         workers=await q.workers(),
-        sums=summed(stats.full, lambda stat: stat.type),
+        sums=sums_by_type(stats.full),
         seconds=stats.seconds,
-        measured=summed(stats.all, lambda stat: stat.type),
+        measured=sums_by_type(stats.all),
     )
 
 

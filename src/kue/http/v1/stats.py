@@ -289,6 +289,11 @@ def summed(stats: Iterable[Stat], key: Callable[[Stat], K]) -> dict[K, Stat]:
     return {one: total(of_one) for one, of_one in by_key.items()}
 
 
+def sums_by_type(stats: Iterable[Stat]) -> dict[str, Stat]:
+    """Return the sums of all counters of each type."""
+    return summed(stats, lambda stat: stat.type)
+
+
 def total(stats: Sequence[Stat]) -> Stat:
     """Return the sums of all counters."""
     return values.summed(0, "", stats)
@@ -387,7 +392,7 @@ def _backlog_warnings(
     workers: Sequence[WorkerStatus],
     stats: Recent,
 ) -> Iterator[Concern]:
-    sums = summed(stats.full, lambda stat: stat.type)
+    sums = sums_by_type(stats.full)
     minutes = -(-stats.seconds // 60)
     span = "minute" if minutes == 1 else f"{minutes} minutes"
     for type, of_type in sorted(sums.items()):
