@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kue.http.auth.access import Scope
+from kue.http.compat import jobs
 from kue.http.framework.api import Api
 from kue.http.framework.problem import INTERNAL, Refused, bad_request, refused
 from kue.http.framework.request_body import read_body
@@ -42,6 +43,7 @@ class CompatApi(Api):
 
     #: In the audit log.
     name: ClassVar[str]
+    is_pretty: ClassVar[bool] = False
 
     @property
     def searches(self) -> ReadLimit:
@@ -88,29 +90,37 @@ class CompatApi(Api):
             for order in ("", "/{order}")
         ]
 
+    def reply(
+        self,
+        value: JSON,
+        status: HTTPStatus = HTTPStatus.OK,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Return *value* as JSON."""
+        content = msgspec.json.encode(value)
+        return Response(
+            msgspec.json.format(content, indent=2) if self.is_pretty else content,
+            status_code=status,
+            headers={"Cache-Control": "no-store", **(headers or {})},
+            media_type=MEDIA_TYPE,
+        )
+
+    async def types(self, request: Request) -> Response:
+        return self.reply(await self._q.types())
+
+    async def search(self, request: Request) -> Response:
+        """Search for a text, which is in the path or in the query."""
+        in_query = request.query_params.get("q", "")
+        text = request.path_params.get("text", in_query)
+        found, headers = await jobs.search(self._q, text, self._redaction)
+        return self.reply(found, headers=headers)
+
     def _failed(self, exc: Exception, request: Request) -> tuple[Response, int]:
         problem = refused(exc)
         if problem is None:
             logger.error("%s %s failed", request.method, request.url.path, exc_info=exc)
             problem = Refused(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL)
         return self.show_error(problem, request), problem.status
-
-
-def reply(
-    value: JSON,
-    status: HTTPStatus = HTTPStatus.OK,
-    headers: Mapping[str, str] | None = None,
-    *,
-    is_pretty: bool = False,
-) -> Response:
-    """Return *value* as JSON."""
-    content = msgspec.json.encode(value)
-    return Response(
-        msgspec.json.format(content, indent=2) if is_pretty else content,
-        status_code=status,
-        headers={"Cache-Control": "no-store", **(headers or {})},
-        media_type=MEDIA_TYPE,
-    )
 
 
 async def read_json(request: Request) -> JSON:

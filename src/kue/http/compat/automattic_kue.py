@@ -19,7 +19,7 @@ from starlette.routing import Route
 from kue.client.handle import job_of
 from kue.http.auth.access import Scope
 from kue.http.compat import jobs
-from kue.http.compat.api import MEDIA_TYPE, CompatApi, read_json, reply
+from kue.http.compat.api import MEDIA_TYPE, CompatApi, read_json
 from kue.http.framework.problem import (
     Refused,
     bad_request,
@@ -84,23 +84,15 @@ class _Api(CompatApi):
 
     def show_error(self, problem: Refused, request: Request) -> Response:
         if request.method != "POST" and problem.status in _SENT_WITH_OK:
-            return reply({"error": problem.detail})
-        return reply({"error": problem.detail}, _status(problem), problem.headers)
+            return self.reply({"error": problem.detail})
+        return self.reply({"error": problem.detail}, _status(problem), problem.headers)
 
     # -- reading ---------------------------------------------------------------
 
     async def stats(self, request: Request) -> Response:
         counted = await jobs.counts(self._q)
         worked = await self._q.work_time()
-        return reply({**counted, "workTime": worked or None})
-
-    async def search(self, request: Request) -> Response:
-        text = request.query_params.get("q", "")
-        found, headers = await jobs.search(self._q, text, self._redaction)
-        return reply(found, headers=headers)
-
-    async def types(self, request: Request) -> Response:
-        return reply(await self._q.types())
+        return self.reply({**counted, "workTime": worked or None})
 
     async def range(self, request: Request) -> Response:
         """Take a range in the order jobs run in, and return it sorted by id."""
@@ -108,36 +100,36 @@ class _Api(CompatApi):
         first, last = _span(params["first"], params["last"])
         name = params["state"].lower() if "state" in params else None
         if name not in (None, *job_json.STATES):
-            return reply([])
+            return self.reply([])
         if first < 0 or (last is not None and last < 0):
             total = await jobs.total(self._q, name=name, type=params.get("type"))
             first = first if first >= 0 else max(0, total + first)
             last = last if last is None or last >= 0 else total + last
         if last is not None and last < first:
-            return reply([])
+            return self.reply([])
         found = await jobs.page(
             self._q, first, last, name=name, type=params.get("type")
         )
         is_descending = params.get("order") == "desc"
         found.sort(key=lambda job: job.id, reverse=is_descending)
-        return reply([_show(self._redaction.job(job)) for job in found])
+        return self.reply([_show(self._redaction.job(job)) for job in found])
 
     async def count(self, request: Request) -> Response:
         params = request.path_params
         name = params["state"].lower()
         if name not in job_json.STATES:
-            return reply({"count": 0})
+            return self.reply({"count": 0})
         count = await jobs.total(self._q, name=name, type=params["type"])
-        return reply({"count": count})
+        return self.reply({"count": count})
 
     async def job(self, request: Request) -> Response:
         job = self._redaction.job(job_of(await self._get(request)))
-        return reply({**_show(job), "id": str(job.id)})
+        return self.reply({**_show(job), "id": str(job.id)})
 
     async def log(self, request: Request) -> Response:
         job_id = jobs.number_of(request.path_params["id"])
         lines = [] if job_id is None else await self._q.logs(job_id)
-        return reply([self._redaction.text(line.text) for line in lines])
+        return self.reply([self._redaction.text(line.text) for line in lines])
 
     # -- changing --------------------------------------------------------------
 
@@ -146,7 +138,7 @@ class _Api(CompatApi):
         if name not in job_json.STATES:
             raise bad_request("invalid state")
         await jobs.put(await self._get(request), name)
-        return reply({"message": "updated state"})
+        return self.reply({"message": "updated state"})
 
     async def put_priority(self, request: Request) -> Response:
         priority = jobs.priority_of(request.path_params["priority"])
@@ -155,19 +147,19 @@ class _Api(CompatApi):
         handle = await self._get(request)
         with input_errors():
             await handle.update(priority=priority)
-        return reply({"message": "updated priority"})
+        return self.reply({"message": "updated priority"})
 
     async def remove(self, request: Request) -> Response:
         """Remove a job, even if it is running, as Kue does."""
         handle = await self._get(request)
         await handle.remove(force=True)
-        return reply({"message": f"job {handle.id} removed"})
+        return self.reply({"message": f"job {handle.id} removed"})
 
     async def restart(self, request: Request) -> Response:
         """Restart a job: a GET that changes something, as in Kue."""
         handle = await self._get(request)
         await jobs.put(handle, "inactive")
-        return reply({"message": f"job {handle.id} inactive"})
+        return self.reply({"message": f"job {handle.id} inactive"})
 
     async def add(self, request: Request) -> Response:
         """Add one job, or many: valid ones are added even if others are not."""
@@ -180,7 +172,7 @@ class _Api(CompatApi):
             return Response(status_code=HTTPStatus.NO_CONTENT)
         if isinstance(body, list):
             return await self._add_many(body)
-        return reply(_created(await self._add(body)))
+        return self.reply(_created(await self._add(body)))
 
     async def _add_many(self, wanted: list[JSON]) -> Response:
         if len(wanted) > MAX_JOBS:
@@ -193,7 +185,7 @@ class _Api(CompatApi):
         )
         results = [_result(answer) for answer in answers]
         failed = [status for _, status in results if status is not HTTPStatus.OK]
-        return reply(
+        return self.reply(
             [value for value, _ in results], failed[0] if failed else HTTPStatus.OK
         )
 

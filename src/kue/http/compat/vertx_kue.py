@@ -7,7 +7,6 @@ The search and the route to a job's priority, which its dashboard requested, wor
 
 from __future__ import annotations
 
-from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +15,7 @@ from starlette.responses import Response
 from kue.client.handle import job_of
 from kue.http.auth.access import Scope
 from kue.http.compat import jobs
-from kue.http.compat.api import CompatApi, read_json, reply
+from kue.http.compat.api import CompatApi, read_json
 from kue.http.framework.problem import Refused, bad_request, input_errors
 from kue.model.errors import JobNotFound
 from kue.vertx import job_json
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from kue.model.payload import JSON
 
 T = TypeVar("T")
-
-_reply = partial(reply, is_pretty=True)
 
 
 def routes(q: Kue, guard: Guard, options: AppOptions | None = None) -> list[Route]:
@@ -63,28 +60,21 @@ def routes(q: Kue, guard: Guard, options: AppOptions | None = None) -> list[Rout
 
 class _Api(CompatApi):
     name = "vertx"
+    is_pretty = True
 
     def show_error(self, problem: Refused, request: Request) -> Response:
         status = problem.status
         if status is HTTPStatus.NOT_FOUND:
-            return _reply({"message": "job_not_found"}, status)
+            return self.reply({"message": "job_not_found"}, status)
         if status is HTTPStatus.INSUFFICIENT_STORAGE:
             status = HTTPStatus.SERVICE_UNAVAILABLE
-        return _reply({"error": problem.detail}, status, problem.headers)
+        return self.reply({"error": problem.detail}, status, problem.headers)
 
     # -- reading ---------------------------------------------------------------
 
-    async def search(self, request: Request) -> Response:
-        text = request.path_params["text"]
-        found, headers = await jobs.search(self._q, text, self._redaction)
-        return _reply(found, headers=headers)
-
     async def stats(self, request: Request) -> Response:
         worked = await self._q.work_time()
-        return _reply({"workTime": worked, **await jobs.counts(self._q)})
-
-    async def types(self, request: Request) -> Response:
-        return _reply(await self._q.types())
+        return self.reply({"workTime": worked, **await jobs.counts(self._q)})
 
     async def range(self, request: Request) -> Response:
         params = request.path_params
@@ -99,24 +89,24 @@ class _Api(CompatApi):
             else None,
             type=params.get("type"),
         )
-        return _reply([job_json.show(self._redaction.job(job)) for job in found])
+        return self.reply([job_json.show(self._redaction.job(job)) for job in found])
 
     async def count(self, request: Request) -> Response:
         params = request.path_params
         name = _read(job_json.read_state, params["state"])
         count = await jobs.total(self._q, name=name, type=params["type"])
-        return _reply({"count": count})
+        return self.reply({"count": count})
 
     async def job(self, request: Request) -> Response:
         try:
             handle = await self._get(request)
         except JobNotFound:
             return Response(status_code=HTTPStatus.NOT_FOUND)
-        return _reply(job_json.show(self._redaction.job(job_of(handle))))
+        return self.reply(job_json.show(self._redaction.job(job_of(handle))))
 
     async def log(self, request: Request) -> Response:
         lines = await self._q.logs(_id(request))
-        return _reply([self._redaction.text(line.text) for line in lines])
+        return self.reply([self._redaction.text(line.text) for line in lines])
 
     # -- changing --------------------------------------------------------------
 
@@ -134,30 +124,30 @@ class _Api(CompatApi):
                 wanted["type"], wanted.get("data") or {}, **_options(wanted)
             )
         created = {"message": "job created", "id": handle.id}
-        return _reply(created, HTTPStatus.CREATED)
+        return self.reply(created, HTTPStatus.CREATED)
 
     async def put_state(self, request: Request) -> Response:
         name = _read(job_json.read_state, request.path_params["state"])
         await jobs.put(await self._get(request), name)
-        return _reply({"message": "job_state_updated"})
+        return self.reply({"message": "job_state_updated"})
 
     async def put_priority(self, request: Request) -> Response:
         handle = await self._get(request)
         with input_errors():
             priority = jobs.priority_of(request.path_params["priority"])
             await handle.update(priority=priority)
-        return _reply({"message": "job_priority_updated"})
+        return self.reply({"message": "job_priority_updated"})
 
     async def remove(self, request: Request) -> Response:
         """Remove a job, even if it is running; a missing one is not an error."""
         job_id = _id(request)
         await self._q.remove_many([job_id], force=True)
-        return _reply({"message": f"job {job_id} removed"})
+        return self.reply({"message": f"job {job_id} removed"})
 
     async def restart(self, request: Request) -> Response:
         handle = await self._get(request)
         await jobs.put(handle, "inactive")
-        return _reply({"message": f"job {handle.id} restart"})
+        return self.reply({"message": f"job {handle.id} restart"})
 
     async def _get(self, request: Request) -> JobHandle[Any]:
         return await self._q.get(_id(request))
