@@ -47,7 +47,9 @@ async def test_a_worker_that_was_frozen_beyond_its_lease_changes_nothing(
             job = await until_ended(store, job_id)
 
     assert job.result == running.fence
-    assert outcomes(job) == ["stalled", "complete"]
+    # On a busy machine the first may have lost its short lease before.
+    *lost, last = outcomes(job)
+    assert (set(lost), last) == ({"stalled"}, "complete")
 
 
 async def test_a_worker_asked_to_end_finishes_what_it_runs_and_takes_no_more(

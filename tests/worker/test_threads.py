@@ -223,7 +223,7 @@ STUBBORN = """
 import asyncio, threading
 import kue
 from kue.worker import active_run
-run.PATIENCE_SECONDS = 0.1
+active_run.PATIENCE_SECONDS = 0.1
 q = kue.Kue("memory://")
 
 @q.task(timeout=0.1, attempts=1)
