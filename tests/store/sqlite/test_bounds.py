@@ -13,7 +13,7 @@ from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.store.sqlite import dependencies
 from kue.store.sqlite.store import SqliteStore
-from kue.store.sqlite.verbs import claim, limits
+from kue.store.sqlite.verbs import limits, runs
 from kue.store.values import Limits, PageRequest
 from tests.support.jobs import (
     T0,
@@ -102,7 +102,7 @@ async def test_a_claim_looks_past_thousands_that_are_set_aside_in_bounded_steps(
         assert found or claimed.next_at == T0, "it says that there may be more"
 
     assert found == [behind]
-    assert 1 < claims <= 5000 / (claim.LOOKAHEAD * (claim.ROUNDS - 1)) + 1
+    assert 1 < claims <= 5000 / (runs.LOOKAHEAD * (runs.ROUNDS - 1)) + 1
 
 
 async def test_a_limit_that_is_lifted_lets_thousands_go(store: SqliteStore) -> None:

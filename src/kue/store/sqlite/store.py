@@ -25,17 +25,14 @@ from kue.store.sqlite.verbs import (
     add,
     maintenance,
     pages,
-    progress,
     queries,
     records,
-    schedules,
-    settle,
+    runs,
     stats,
     watch,
     workers,
 )
 from kue.store.sqlite.verbs import changes as changing
-from kue.store.sqlite.verbs import claim as claiming
 from kue.store.sqlite.verbs import limits as limiting
 from kue.store.sqlite.verbs.check import check
 from kue.store.sqlite.verbs.watch import Subscriber
@@ -188,7 +185,7 @@ class SqliteStore(Store):
 
     async def claim(self, request: ClaimRequest, *, now: int | None = None) -> Claimed:
         check_limit(request.limit)
-        return await self._write(now, claiming.claim, request)
+        return await self._write(now, runs.claim, request)
 
     async def settle(
         self, outcomes: Sequence[Outcome], *, now: int | None = None
@@ -196,7 +193,7 @@ class SqliteStore(Store):
         check_batch(outcomes, "outcomes")
         results: list[Result] = []
         for part in split(outcomes, bytes_of_outcome):
-            results += await self._write(now, settle.settle, part)
+            results += await self._write(now, runs.settle, part)
         return results
 
     async def cycle(
@@ -211,8 +208,8 @@ class SqliteStore(Store):
         *first, last = split(outcomes, bytes_of_outcome)
         results: list[Result] = []
         for part in first:
-            results += await self._write(now, settle.settle, part)
-        settled, claimed = await self._write(now, settle.cycle, last, request)
+            results += await self._write(now, runs.settle, part)
+        settled, claimed = await self._write(now, runs.cycle, last, request)
         return results + settled, claimed
 
     async def renew(
@@ -231,7 +228,7 @@ class SqliteStore(Store):
     async def begin(
         self, job: Job, *, alone: bool, now: int | None = None
     ) -> Job | Result:
-        return await self._write(now, progress.begin, job, BEGAN[not alone])
+        return await self._write(now, runs.begin, job, BEGAN[not alone])
 
     async def leave(self, worker: str, *, now: int | None = None) -> None:
         await self._write(now, workers.leave, worker)
@@ -261,9 +258,9 @@ class SqliteStore(Store):
 
     async def _fire(self, limit: int, now: int | None) -> tuple[int, bool]:
         """Add the jobs of due schedules; on a full disk they stay due."""
-        if not await self._read(schedules.are_due, self._moment(now)):
+        if not await self._read(maintenance.has_due_schedules, self._moment(now)):
             return 0, False
-        call = partial(schedules.fire, limit=limit)
+        call = partial(maintenance.fire, limit=limit)
         try:
             fired: tuple[int, bool] = await self._engine.write(
                 call, now=now, is_new=True
@@ -294,7 +291,7 @@ class SqliteStore(Store):
         self, updates: Sequence[Progress], *, now: int | None = None
     ) -> list[Result]:
         check_batch(updates, "updates")
-        return await self._write(now, progress.progress, updates)
+        return await self._write(now, runs.progress, updates)
 
     async def log(
         self,
@@ -304,7 +301,7 @@ class SqliteStore(Store):
         created_at: int | None = None,
         now: int | None = None,
     ) -> Result:
-        return await self._write(now, progress.log, job_id, lines, created_at)
+        return await self._write(now, runs.log, job_id, lines, created_at)
 
     async def update(
         self, changes: Sequence[Change], *, now: int | None = None
@@ -397,13 +394,13 @@ class SqliteStore(Store):
         return await self._write(now, changing.clear, type, wanted, limit)
 
     async def schedule(self, schedule: Schedule) -> None:
-        await self._write(None, schedules.write, schedule)
+        await self._write(None, maintenance.schedule, schedule)
 
     async def unschedule(self, name: str) -> bool:
-        return await self._write(None, schedules.delete, name)
+        return await self._write(None, maintenance.unschedule, name)
 
     async def schedules(self) -> list[Schedule]:
-        return await self._read(schedules.show)
+        return await self._read(maintenance.schedules)
 
     async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
         check_batch(job_ids, "jobs")

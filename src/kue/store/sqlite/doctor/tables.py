@@ -11,7 +11,7 @@ from kue.store.sqlite.doctor.finding import Act, Repair, SqliteFinding, Values
 from kue.store.sqlite.error_groups import FINGERPRINT
 from kue.store.sqlite.removal import REMOVED
 from kue.store.sqlite.rows import rows_of, shown
-from kue.store.sqlite.verbs import limits, schedules
+from kue.store.sqlite.verbs import limits, maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -212,5 +212,6 @@ def _refill(tx: Transaction, values: Values) -> None:
 
 
 def _check_schedules(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
-    for name in schedules.damaged(db):
-        yield SqliteFinding("bad-record", f"the schedule {name!r} cannot be read")
+    for name, schedule in maintenance.read_schedules(db):
+        if schedule is None:
+            yield SqliteFinding("bad-record", f"the schedule {name!r} cannot be read")

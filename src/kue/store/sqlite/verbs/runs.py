@@ -1,7 +1,8 @@
-"""Claim: the best waiting jobs become runs."""
+"""Runs: claimed, begun, reported on, and settled once each."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,9 @@ import msgspec
 
 from kue.model import retry_policy
 from kue.model.events import Kind
-from kue.model.job import Failed, State
+from kue.model.job import Completed, Failed, State
 from kue.model.names import quote
+from kue.store.codec import begun
 from kue.store.sqlite import dependencies, promotion, transitions
 from kue.store.sqlite.rows import (
     JobRow,
@@ -24,12 +26,23 @@ from kue.store.sqlite.rows import (
 )
 from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.sqlite.verbs import limits, workers
-from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Claimed, ClaimRequest
+from kue.store.validation import InvalidCall
+from kue.store.values import (
+    MAX_BATCH,
+    MAX_CALL_BYTES,
+    MAX_LOG_LINES,
+    MAX_LOG_TEXT,
+    Claimed,
+    ClaimRequest,
+    Result,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kue.model.job import Job
+    from kue.model.job import Ending, Job
+    from kue.store.sqlite.rows import StateRow
+    from kue.store.values import LogLine, Outcome, Progress
 
 #: Extra jobs of a type that are read once some had to be set aside …
 LOOKAHEAD = 200
@@ -70,6 +83,25 @@ WHERE state = 'active' AND worker = ? AND substr(token, -length(?2)) = ?2
 """
 
 _decode_keys = msgspec.json.Decoder(list[tuple[int, int]]).decode
+#: What follows the opening of a line when maintenance reclaimed the run.
+_TAKEN = re.compile(rb'\d+,"taken":')
+_STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
+_HAS_TTL_PASSED = "SELECT ttl_at <= ?2 FROM jobs WHERE id = ?1"
+_PROGRESS = """
+UPDATE jobs SET progress = ?, progress_data = ?,
+    ttl_at = CASE WHEN ttl > 0 THEN ? + ttl END
+WHERE id = ?
+"""
+_CREATED = "SELECT created_at FROM jobs WHERE id = ?"
+_BEGIN = """
+UPDATE jobs SET token = ?, ttl_at = CASE WHEN ttl > 0 THEN ? + ttl END WHERE id = ?
+"""
+_LAST_LINE = "SELECT coalesce(max(line), -1) FROM logs WHERE job_id = ?"
+#: Bound one by one: JSON in SQLite ends a text at a NUL, and a line may contain one.
+_APPEND = """
+INSERT INTO logs (job_id, line, at, level, attempt, text) VALUES (?, ?, ?, ?, ?, ?)
+"""
+_CUT_LOG = "DELETE FROM logs WHERE job_id = ? AND line <= ?"
 
 
 def claim(tx: Transaction, request: ClaimRequest) -> Claimed:
@@ -258,3 +290,133 @@ def expire(tx: Transaction, ids: Iterable[int]) -> None:
     """Fail jobs that were not started in time."""
     rows = state_rows_of(tx.db, ids).values()
     transitions.end(tx, [(row, Failed(retry_policy.EXPIRED)) for row in rows])
+
+
+def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Result]:
+    rows = state_rows_of(tx.db, [outcome.job.id for outcome in outcomes])
+    endings: dict[str, list[tuple[StateRow, Ending]]] = {}
+    results: list[Result] = []
+    #: Runs ended by this very call, which may contain one twice.
+    ended: dict[int, Result] = {}
+    for outcome in outcomes:
+        job_id = outcome.job.id
+        row = rows.get(job_id)
+        if row is None:
+            results.append(Result.GONE)
+            continue
+        result = _result_of(tx, row, outcome)
+        if result is Result.DONE:
+            result = ended.get(job_id, result)
+        if result is Result.DONE:
+            pair = (row, outcome.ending)
+            endings.setdefault(outcome.overdue, []).append(pair)
+            ended[job_id] = _repeated(row, outcome.ending)
+        results.append(result)
+    for overdue, pairs in endings.items():
+        transitions.end(tx, pairs, taken=overdue)
+    return results
+
+
+def cycle(
+    tx: Transaction,
+    outcomes: Sequence[Outcome],
+    request: ClaimRequest,
+) -> tuple[list[Result], Claimed]:
+    results = settle(tx, outcomes)
+    # The claim must find the slots free and the dependants ready.
+    dependencies.apply_side_effects(tx)
+    return results, claim(tx, request)
+
+
+def _result_of(tx: Transaction, row: StateRow, outcome: Outcome) -> Result:
+    token = outcome.job.token
+    if token and token == row.token and row.state == State.ACTIVE:
+        return Result.DONE if _is_due(tx, row, outcome.overdue) else Result.LOST
+    if token and _has_ended(tx, row, token):
+        return Result.ALREADY
+    return Result.LOST
+
+
+def _is_due(tx: Transaction, row: StateRow, overdue: str) -> bool:
+    """Return whether maintenance may end the run now; its worker always may."""
+    match overdue:
+        case "":
+            return True
+        case "lease":
+            return workers.is_over(tx, row.id)
+        case "ttl":
+            return bool(tx.one(_HAS_TTL_PASSED, row.id, tx.now))
+        case _:
+            raise InvalidCall(f"overdue is 'lease' or 'ttl', not {overdue!r}")
+
+
+def _has_ended(tx: Transaction, row: StateRow, token: str) -> bool:
+    """Return whether the run was settled; one that was reclaimed is lost."""
+    story: bytes = tx.one(_STORY, row.id)
+    opening = b'\n{"run":"%s","at":' % token.encode()
+    _, found, line = (b"\n" + story).partition(opening)
+    return bool(found) and not _TAKEN.match(line)
+
+
+def _repeated(row: StateRow, ending: Ending) -> Result:
+    """Return the result when the same call settles the run a second time."""
+    is_removed = isinstance(ending, Completed) and row.remove_on_complete
+    return Result.GONE if is_removed else Result.ALREADY
+
+
+def progress(tx: Transaction, updates: Sequence[Progress]) -> list[Result]:
+    rows = state_rows_of(tx.db, [update.job_id for update in updates])
+    return [_progress(tx, rows.get(update.job_id), update) for update in updates]
+
+
+def _progress(tx: Transaction, row: StateRow | None, update: Progress) -> Result:
+    if row is None or update.created_at not in (None, row.created_at):
+        return Result.GONE
+    if update.token and update.token != row.token:
+        return Result.LOST
+    if row.state != State.ACTIVE:
+        return Result.REFUSED
+    data = None if update.data is None else as_json(update.data)
+    tx.run(_PROGRESS, update.percent, data, tx.now, row.id)
+    detail = {"progress": update.percent, "data": update.data}
+    tx.publish(Kind.PROGRESS, row.id, row.type, row.attempts + 1, detail)
+    return Result.DONE
+
+
+def begin(tx: Transaction, job: Job, mark: str) -> Job | Result:
+    """Start a run that was held back, if its fence is current."""
+    row = state_rows_of(tx.db, [job.id]).get(job.id)
+    fence = job.token.partition(":")[0]
+    if row is None or not row.token.startswith(f"{fence}:"):
+        return Result.LOST
+    rest = begun(job, mark)
+    # A run that has begun goes on: this is the same call again.
+    is_new = row.token.split(":", 2)[2] != rest
+    paused = (pause.type for pause in limits.pauses(tx.db, tx.now))
+    if is_new and any(type in (None, job.type) for type in paused):
+        return Result.REFUSED
+    token = f"{fence}:{tx.now}:{rest}"
+    tx.run(_BEGIN, token, tx.now, job.id)
+    return msgspec.structs.replace(job, token=token)
+
+
+def log(
+    tx: Transaction, job_id: int, lines: Sequence[LogLine], created_at: int | None
+) -> Result:
+    row = tx.db.execute(_CREATED, (job_id,)).fetchone()
+    if row is None or created_at not in (None, row[0]):
+        return Result.GONE
+    last: int = tx.one(_LAST_LINE, job_id)
+    kept = lines[-MAX_LOG_LINES:]
+    rows = [
+        (job_id, number, tx.now, _plain(line.level), line.attempt, _plain(line.text))
+        for number, line in enumerate(kept, last + 1)
+    ]
+    tx.db.executemany(_APPEND, rows)
+    tx.run(_CUT_LOG, job_id, last + len(kept) - MAX_LOG_LINES)
+    return Result.DONE
+
+
+def _plain(text: str) -> str:
+    # Bytes that were not UTF-8 must not cost a job its log.
+    return text[:MAX_LOG_TEXT].encode("utf-8", "backslashreplace").decode()
