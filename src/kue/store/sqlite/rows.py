@@ -9,6 +9,7 @@ fetched row by row could wait for it a hundred times.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -22,7 +23,7 @@ from kue.store.sqlite.verb_transaction import as_json
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
 #: How many rows are read first, while their size is unknown.
 FEW = 16
@@ -125,6 +126,7 @@ def columns_of(kind: type[JobRow] | type[StateRow]) -> str:
 
 _BY_ID = "FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 _ROWS = f"SELECT {columns_of(JobRow)} {_BY_ID}"
+_STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
 _STATE_ROWS = f"SELECT {columns_of(StateRow)} {_BY_ID}"
 
 
@@ -175,6 +177,12 @@ def read_within(
     return rows, start
 
 
+def story_of(db: sqlite3.Connection, job_id: int) -> bytes:
+    """Return the story of a job, which may contain bytes that are not text."""
+    story: bytes = db.execute(_STORY, (job_id,)).fetchone()[0]
+    return story
+
+
 def state_rows_of(db: sqlite3.Connection, ids: Iterable[int]) -> dict[int, StateRow]:
     """Return the state rows of jobs by id, without those that are gone."""
     rows = fetch(db, StateRow, _STATE_ROWS, as_json(list(ids)))
@@ -188,7 +196,7 @@ def job_of(row: JobRow, token: str | None = None) -> Job:
     Raises:
         ValueError: Its body cannot be read.
     """
-    return _job(row, decode_spec(row.body), _history(row.story), token)
+    return _job(row, decode_spec(row.body), token)
 
 
 def shown(row: JobRow) -> Job:
@@ -197,7 +205,7 @@ def shown(row: JobRow) -> Job:
         spec = decode_spec(row.body)
     except ValueError:
         spec = Spec()
-    return _job(row, spec, _history(row.story), None)
+    return _job(row, spec)
 
 
 def is_readable(row: JobRow) -> bool:
@@ -210,9 +218,7 @@ def is_readable(row: JobRow) -> bool:
     return True
 
 
-def _job(
-    row: JobRow, spec: Spec, history: tuple[Attempt, ...], token: str | None
-) -> Job:
+def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
     state = _STATES.get(row.state, State.FAILED) if token is None else State.ACTIVE
     expires = 0 if row.expires_at is None else row.expires_at - row.created_at
     return Job(
@@ -235,7 +241,7 @@ def _job(
         progress=100 if state is State.COMPLETE else row.progress,
         progress_data=_progress_data(row.progress_data),
         cancelling=row.cancelling is not None,
-        history=history,
+        history=_history(row.story),
     )
 
 
@@ -255,9 +261,7 @@ def _history(story: str) -> tuple[Attempt, ...]:
         return tuple(_readable(story.split("\n")))
 
 
-def _readable(lines: Sequence[str]) -> Iterable[Attempt]:
+def _readable(lines: Iterable[str]) -> Iterable[Attempt]:
     for line in lines:
-        try:
+        with suppress(ValueError):
             yield decode_attempt(line)
-        except ValueError:
-            continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kue.model.job import FINAL, State
+from kue.model.job import State
 from kue.store.codec import encode_json
 from kue.store.sqlite.error_groups import ErrorGroupChanges
 
@@ -45,13 +45,8 @@ ON CONFLICT DO UPDATE SET added = added + excluded.added,
     complete = complete + excluded.complete, failed = failed + excluded.failed,
     run_ms = run_ms + excluded.run_ms
 """
-
-
 _READ_META = "SELECT value FROM meta WHERE name = ?"
-_WRITE_META = """
-INSERT INTO meta (name, value) VALUES (?, ?)
-ON CONFLICT DO UPDATE SET value = excluded.value
-"""
+_WRITE_META = "REPLACE INTO meta (name, value) VALUES (?, ?)"
 
 
 def as_json(value: Any) -> str:
@@ -166,11 +161,6 @@ class Transaction:
             self.run(_PUBLISH, self.now, self.wall, as_json(events))
             self.has_events = True
         self._events = []
-
-
-def is_final(state: str) -> bool:
-    """Return whether a state, as it is in the table, is final."""
-    return state in FINAL
 
 
 def entered(tx: Transaction, type: str, state: State) -> None:

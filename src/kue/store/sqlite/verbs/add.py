@@ -10,7 +10,7 @@ from kue.model.events import Kind
 from kue.model.job import Cancelled, Draft, State
 from kue.store.codec import body_of, line_of, tail_of
 from kue.store.sqlite import unique_keys
-from kue.store.sqlite.verb_transaction import Transaction, as_json, entered, is_final
+from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.validation import InvalidCall
 from kue.store.values import Added
 
@@ -132,13 +132,13 @@ class _Batch:
     def _take_key(self, draft: Draft, job_id: int, state: State) -> None:
         if draft.unique is None:
             return
-        until = self._tx.now + draft.unique_for if is_final(state) else None
+        until = self._tx.now + draft.unique_for if state.is_final else None
         if until is None or until > self._tx.now:
             unique_keys.take(self._tx, draft.type, draft.unique, job_id, until=until)
 
     def _note(self, draft: Draft, job_id: int, state: State) -> None:
         tx = self._tx
-        own = is_final(state) and draft.spec.retention is not None
+        own = state.is_final and draft.spec.retention is not None
         tx.count(draft.type, state, 1, own=own)
         tx.stats(draft.type).added += 1
         tx.publish(Kind.ENQUEUE, job_id, draft.type, 0, {"state": state})
@@ -173,7 +173,7 @@ def _columns(
     draft: Draft, state: State, at: int | None, story: str, now: int
 ) -> _Columns:
     spec = draft.spec
-    ends = is_final(state) and spec.retention is not None
+    ends = state.is_final and spec.retention is not None
     return (
         draft.type,
         state,

@@ -9,7 +9,7 @@ import msgspec
 from kue.model.events import Kind
 from kue.model.job import MOVES_BY_HAND, Cancelled, State
 from kue.store.sqlite import dependencies, removal, transitions, unique_keys
-from kue.store.sqlite.rows import StateRow, state_rows_of
+from kue.store.sqlite.rows import StateRow, state_rows_of, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.sqlite.verbs.pages import first_ids
 from kue.store.values import (
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _MOVE = "UPDATE jobs SET state = ?, at = ?, held = 0 WHERE id = ?"
 _ASK = "UPDATE jobs SET cancelling = ? WHERE id = ?"
 _BODY = "SELECT body FROM jobs WHERE id = ?"
-_STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
 _EDIT = "UPDATE jobs SET body = ?, priority = coalesce(?, priority) WHERE id = ?"
 
 #: A body's fields, each as its original JSON: an edit changes nothing else.
@@ -172,8 +171,8 @@ def _is_past(tx: Transaction, row: StateRow, seen: ExpectedState) -> bool:
     is_final = row.known_state.is_final
     if not (seen.ending and is_final):
         return is_final or bool(seen.ending)
-    story: bytes = tx.one(_STORY, row.id)
-    return not story.rpartition(b"\n")[2].startswith(seen.ending.encode())
+    last = story_of(tx.db, row.id).rpartition(b"\n")[2]
+    return not last.startswith(seen.ending.encode())
 
 
 def clear(

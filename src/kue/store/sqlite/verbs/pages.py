@@ -21,7 +21,7 @@ from kue.store.values import MAX_PAGE_BYTES, Page, PageRequest, held_by
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 #: (sort key, id)
 Key = tuple[int, int]
@@ -99,11 +99,7 @@ def get(db: sqlite3.Connection, ids: Sequence[int], now: int) -> list[Job | None
 def page(
     db: sqlite3.Connection, request: PageRequest, after: Key | None, now: int
 ) -> Page:
-    cursors = _cursors(db, request, after)
-    end = request.skip + request.limit
-    # Closed here, in the thread that opened its cursors, also when a read fails.
-    with closing(_merged(cursors, request.descending)) as merged:
-        keys = list(islice(merged, request.skip, end + 1))
+    keys = _keys(db, request, after)
     ids = [job_id for _, job_id in keys[: request.limit]]
     rows, read = read_within(
         MAX_PAGE_BYTES, len(ids), lambda start, stop: rows_of(db, ids[start:stop])
@@ -142,24 +138,14 @@ def first_ids(
     db: sqlite3.Connection, state: State, type: str | None, limit: int
 ) -> list[int]:
     """Return the ids of the first *limit* jobs in *state*."""
-    cursors = _cursors(db, PageRequest(state, type, limit))
-    with closing(_merged(cursors, False)) as merged:
-        return [job_id for _, job_id in islice(merged, limit)]
+    keys = _keys(db, PageRequest(state, type, limit))
+    return [job_id for _, job_id in keys[:limit]]
 
 
-def _merged(
-    cursors: list[sqlite3.Cursor], descending: bool
-) -> Generator[Key, None, None]:
-    """Yield the keys of all *cursors* in order; closing this closes them."""
-    with ExitStack() as stack:
-        for cursor in cursors:
-            stack.enter_context(closing(cursor))
-        yield from heapq.merge(*cursors, reverse=descending)
-
-
-def _cursors(
+def _keys(
     db: sqlite3.Connection, request: PageRequest, after: Key | None = None
-) -> list[sqlite3.Cursor]:
+) -> list[Key]:
+    """Return the keys of a page, and the next one if there are more."""
     types = [request.type]
     if request.state is None:
         sources: tuple[PageSource, ...] = (_ALL if request.type is None else _OF_TYPE,)
@@ -167,8 +153,15 @@ def _cursors(
         sources = _SOURCES[request.state]
         if request.type is None:
             types = [row[0] for row in db.execute(_TYPES).fetchall()]
-    return [
-        source.read(db, type, after, request.descending)
-        for source in sources
-        for type in types
-    ]
+    end = request.skip + request.limit + 1
+    # Cursors are closed here, in the thread that opened them, also when a read fails.
+    with ExitStack() as stack:
+        cursors = [
+            stack.enter_context(
+                closing(source.read(db, type, after, request.descending))
+            )
+            for source in sources
+            for type in types
+        ]
+        merged = heapq.merge(*cursors, reverse=request.descending)
+        return list(islice(merged, request.skip, end))

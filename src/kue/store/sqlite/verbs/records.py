@@ -12,10 +12,7 @@ from kue.store.values import RINGS, AuditEntry, AuditPage, KeepRequest
 if TYPE_CHECKING:
     import sqlite3
 
-_KEEP = """
-INSERT INTO kept (room, name, value, until) VALUES (?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET value = excluded.value, until = excluded.until
-"""
+_KEEP = "REPLACE INTO kept (room, name, value, until) VALUES (?, ?, ?, ?)"
 _KEPT = """
 SELECT value FROM kept WHERE room = ? AND name = ? AND (until IS NULL OR until > ?)
 """

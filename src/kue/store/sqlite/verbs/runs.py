@@ -23,6 +23,7 @@ from kue.store.sqlite.rows import (
     rows_of,
     shown,
     state_rows_of,
+    story_of,
 )
 from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.sqlite.verbs import limits, workers
@@ -85,7 +86,6 @@ WHERE state = 'active' AND worker = ? AND substr(token, -length(?2)) = ?2
 _decode_keys = msgspec.json.Decoder(list[tuple[int, int]]).decode
 #: What follows the opening of a line when maintenance reclaimed the run.
 _TAKEN = re.compile(rb'\d+,"taken":')
-_STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
 _HAS_TTL_PASSED = "SELECT ttl_at <= ?2 FROM jobs WHERE id = ?1"
 _PROGRESS = """
 UPDATE jobs SET progress = ?, progress_data = ?,
@@ -352,9 +352,8 @@ def _is_due(tx: Transaction, row: StateRow, overdue: str) -> bool:
 
 def _has_ended(tx: Transaction, row: StateRow, token: str) -> bool:
     """Return whether the run was settled; one that was reclaimed is lost."""
-    story: bytes = tx.one(_STORY, row.id)
     opening = b'\n{"run":"%s","at":' % token.encode()
-    _, found, line = (b"\n" + story).partition(opening)
+    _, found, line = (b"\n" + story_of(tx.db, row.id)).partition(opening)
     return bool(found) and not _TAKEN.match(line)
 
 

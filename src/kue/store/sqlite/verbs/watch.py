@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from kue.aio.loop_calls import hand_over
-from kue.model.events import Event, Kind
+from kue.model.events import Event
 from kue.store.corruption_errors import is_damage
 from kue.store.event_buffer import EventBuffer
 from kue.store.sqlite.connection import is_damaged_value
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 CHUNK = 1000
 
 _NEW = f"""
-SELECT json_group_array(json_array(
-    seq, kind, job_id, type, at, attempt, json(detail))) FROM (
+SELECT json_group_array(json_array(seq, json_object(
+    'kind', kind, 'job_id', job_id, 'type', type, 'at', at, 'attempt', attempt,
+    'detail', json(detail)))) FROM (
     SELECT * FROM events WHERE seq > ? ORDER BY seq LIMIT {CHUNK})
 """
 _LAST = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'"
@@ -43,19 +44,16 @@ _IS_KNOWN = """
 SELECT EXISTS (SELECT 1 FROM listeners WHERE name = ?1 AND deadline > ?2)
     OR EXISTS (SELECT 1 FROM watched WHERE listener = ?1 AND deadline > ?2)
 """
-_LISTEN = """
-INSERT INTO listeners (name, deadline) VALUES (?, ?)
-ON CONFLICT DO UPDATE SET deadline = excluded.deadline
-"""
+_LISTEN = "REPLACE INTO listeners (name, deadline) VALUES (?, ?)"
 _WATCH = """
 INSERT INTO watched (job_id, listener, deadline)
 SELECT value, ?, ? FROM json_each(?) WHERE true
 ON CONFLICT DO UPDATE SET deadline = excluded.deadline
 """
 
-#: seq, kind, job_id, type, at, attempt, detail
-_Row = tuple[int, Kind, int, str, int, int, dict[str, Any]]
-_decode = msgspec.json.Decoder(list[_Row]).decode
+#: An event, after its number.
+_Numbered = tuple[int, Event]
+_decode = msgspec.json.Decoder(list[_Numbered]).decode
 
 
 class Subscriber(EventBuffer):
@@ -77,11 +75,11 @@ class Subscriber(EventBuffer):
         self._last = max(self._last, seq)
         self.drop(seq)
 
-    def deliver(self, events: list[tuple[int, Event]], missed: int) -> None:
+    def deliver(self, events: list[_Numbered], missed: int) -> None:
         """Deliver events, from any thread."""
         hand_over(self._loop, self._receive, events, missed)
 
-    def _receive(self, events: list[tuple[int, Event]], missed: int) -> None:
+    def _receive(self, events: list[_Numbered], missed: int) -> None:
         if missed:
             self.lag(missed)
         for seq, event in events:
@@ -123,16 +121,16 @@ class Subscribers:
         """Read new events and deliver them to the subscribers they concern."""
         with self._lock:
             while self._last is not None:
-                rows = self._read(db, self._last)
-                if not rows:
+                events = self._read(db, self._last)
+                if not events:
                     return
-                rows.sort(key=lambda row: row[0])
+                events.sort(key=lambda event: event[0])
                 # Numbers are consecutive: what is missing was pruned unread.
-                missed = rows[0][0] - self._last - 1
-                self._last = rows[-1][0]
-                self._deliver([(row[0], _event(row)) for row in rows], missed)
+                missed = events[0][0] - self._last - 1
+                self._last = events[-1][0]
+                self._deliver(events, missed)
 
-    def _read(self, db: sqlite3.Connection, last: int) -> list[_Row]:
+    def _read(self, db: sqlite3.Connection, last: int) -> list[_Numbered]:
         try:
             return _decode(db.execute(_NEW, (last,)).fetchone()[0])
         except Exception as exc:
@@ -142,7 +140,7 @@ class Subscribers:
                 self._deliver([], self._last - last)
             raise
 
-    def _deliver(self, events: list[tuple[int, Event]], missed: int) -> None:
+    def _deliver(self, events: list[_Numbered], missed: int) -> None:
         for subscriber in self._subscribers:
             ids = subscriber.job_ids
             mine = (
@@ -176,10 +174,3 @@ def unsubscribe(tx: Transaction, name: str) -> None:
     """Delete a subscriber."""
     tx.run("DELETE FROM listeners WHERE name = ?", name)
     tx.run("DELETE FROM watched WHERE listener = ?", name)
-
-
-def _event(row: _Row) -> Event:
-    _, kind, job_id, type, at, attempt, detail = row
-    return Event(
-        kind=kind, job_id=job_id, type=type, at=at, attempt=attempt, detail=detail
-    )
