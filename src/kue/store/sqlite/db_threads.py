@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kue.aio.loop_calls import hand_over
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import KueError
 from kue.store.corruption_errors import corrupt, is_damage
@@ -58,15 +59,6 @@ class ThreadCall:
     def __post_init__(self) -> None:
         self.future = self.loop.create_future()
 
-    def resolve(self) -> None:
-        # The caller may have been cancelled; what was done stays done.
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
-
 
 def resolve(tasks: list[ThreadCall]) -> None:
     """Resolve the futures of *tasks*, with one wake-up per event loop."""
@@ -74,14 +66,18 @@ def resolve(tasks: list[ThreadCall]) -> None:
     for task in tasks:
         by_loop.setdefault(task.loop, []).append(task)
     for loop, mine in by_loop.items():
-        # The loop may be closed by now.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_resolve_all, mine)
+        hand_over(loop, _resolve_here, mine)
 
 
-def _resolve_all(tasks: list[ThreadCall]) -> None:
+def _resolve_here(tasks: list[ThreadCall]) -> None:
     for task in tasks:
-        task.resolve()
+        # The caller may have been cancelled; what was done stays done.
+        if task.future.done():
+            continue
+        if task.error is not None:
+            task.future.set_exception(task.error)
+        else:
+            task.future.set_result(task.result)
 
 
 class DatabaseThread(threading.Thread):
@@ -270,14 +266,11 @@ class WriterThread(DatabaseThread):
             self._fail_all(tasks, exc)
             return []
         self._refuse([task for task in tasks if task.is_new], self._translated(exc))
-        self._shorten_log()
-        return must
-
-    def _shorten_log(self) -> None:
-        """Restart the write-ahead log from its beginning, where it need not grow."""
+        # Restart the write-ahead log from its beginning, where it need not grow.
         if self._db is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+        return must
 
     def _connect(self) -> sqlite3.Connection:
         db = super()._connect()

@@ -9,6 +9,7 @@ import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
+from kue.aio.loop_calls import hand_over
 from kue.model.errors import StoreRefused
 from kue.store.sqlite.change_watcher import ChangeWatcher
 from kue.store.sqlite.db_threads import ReaderThread, ThreadCall, WriterThread
@@ -43,8 +44,7 @@ class Waiter:
 
     def wake(self, ready: Iterable[str]) -> None:
         """Wake the caller, from any thread."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._wake, ready)
+        hand_over(self._loop, self._wake, ready)
 
     def _wake(self, ready: Iterable[str]) -> None:
         self.ready.update(ready)

@@ -28,12 +28,11 @@ from kue.model.job import (
 from kue.model.retry_policy import after_cancel
 from kue.store.codec import fingerprint_in, tail_of
 from kue.store.sqlite import removal, unique_keys
+from kue.store.sqlite.rows import StateRow, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from kue.store.sqlite.rows import StateRow
 
 #: The line of a finished job that was requeued.
 _RESTARTED = '"outcome":"restarted"}'
@@ -56,8 +55,13 @@ UPDATE jobs SET state = :to, at = :at, story = {_LINE} || :tail, attempts = 0,
     stalls = 0, retain_until = NULL
 WHERE id = :id
 """
-_STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
 _CUT = "UPDATE jobs SET story = ? WHERE id = ?"
+
+_FINAL_STATES: dict[type[Ending], State] = {
+    Completed: State.COMPLETE,
+    Failed: State.FAILED,
+    Cancelled: State.CANCELLED,
+}
 
 
 class Transition(NamedTuple):
@@ -72,7 +76,7 @@ class Transition(NamedTuple):
 
 
 #: A job, how it ends, and when its run began (None if it is not running).
-_EndedJob = tuple["StateRow", Ending, int | None]
+_EndedJob = tuple[StateRow, Ending, int | None]
 
 
 def end(
@@ -125,12 +129,8 @@ def restart(tx: Transaction, row: StateRow, to: State, at: int | None) -> None:
 
 def _transition(now: int, ending: Ending, is_run: bool) -> Transition:
     match ending:
-        case Completed():
-            return Transition(State.COMPLETE, now, is_run, is_run)
-        case Failed():
-            return Transition(State.FAILED, now, is_run, is_run)
-        case Cancelled():
-            return Transition(State.CANCELLED, now, is_run, is_run)
+        case Completed() | Failed() | Cancelled():
+            return Transition(_FINAL_STATES[type(ending)], now, is_run, is_run)
         case Retried() | Released() | Stalled():
             at = now + ending.delay if ending.delay > 0 else None
             to = State.WAITING if at is None else State.DELAYED
@@ -225,8 +225,8 @@ def _publish(tx: Transaction, ended: list[_EndedJob]) -> None:
 
 def _cut_story(tx: Transaction, row: StateRow) -> None:
     """Drop the oldest lines, to make room for one more."""
-    story: bytes = tx.one(_STORY, row.id)
-    lines = story.decode(errors="replace").split("\n")[1 - MAX_HISTORY :]
+    story = story_of(tx.db, row.id).decode(errors="replace")
+    lines = story.split("\n")[1 - MAX_HISTORY :]
     tx.run(_CUT, "\n".join(lines), row.id)
 
 

@@ -180,11 +180,9 @@ def _check_rule(db: sqlite3.Connection, rule: _Rule) -> Iterator[SqliteFinding]:
 
 
 def _check_groups(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
-    rules = limits.limits(db)
+    per_key = limits.group_limits(db)
     for type, group, job_id in db.execute(_HELD_GROUPS).fetchall():
-        rule = rules.get(type)
-        per_key = None if rule is None else rule.per_key
-        if group is None or _is_rightly_held(db, type, group, per_key):
+        if group is None or _is_rightly_held(db, type, group, per_key.get(type)):
             continue
         yield SqliteFinding(
             "held-drift",
@@ -204,11 +202,11 @@ def _is_rightly_held(
 
 
 def _refill(tx: Transaction, values: Values) -> None:
-    rule = limits.limits(tx.db).get(values["type"])
-    if rule is None or rule.per_key is None:
-        limits.release_held(tx, values["type"])
+    type = values["type"]
+    if type in limits.group_limits(tx.db):
+        tx.groups.add((type, values["group"]))
     else:
-        tx.groups.add((values["type"], values["group"]))
+        limits.release_held(tx, type)
 
 
 def _check_schedules(db: sqlite3.Connection) -> Iterator[SqliteFinding]:

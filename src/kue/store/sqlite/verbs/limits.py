@@ -17,7 +17,7 @@ from kue.store.values import Limits, Pause, PauseRequest
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 #: The name of the pause of every type: no type has this name.
 EVERY = ""
@@ -39,11 +39,7 @@ _RESUME = "DELETE FROM {} WHERE {} = ? RETURNING until"
 _LIMITS = "SELECT type, limits, level, filled_at FROM limits"
 _ACTIVE = "SELECT n FROM counts WHERE type = ? AND state = 'active' AND own = 0"
 _SPEND = "UPDATE limits SET level = ?, filled_at = ? WHERE type = ?"
-_SET = """
-INSERT INTO limits (type, limits, level, filled_at) VALUES (?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET limits = excluded.limits, level = excluded.level,
-    filled_at = excluded.filled_at
-"""
+_SET = "REPLACE INTO limits (type, limits, level, filled_at) VALUES (?, ?, ?, ?)"
 _ACTIVE_IN_GROUP = """
 SELECT count(*) FROM jobs INDEXED BY jobs_active_in_group
 WHERE state = 'active' AND group_key IS NOT NULL AND type = ? AND group_key = ?
@@ -190,47 +186,38 @@ def limits(db: sqlite3.Connection) -> dict[str, Limits]:
     return {row[0]: _decode(row[1]) for row in db.execute(_LIMITS).fetchall()}
 
 
+def group_limits(db: sqlite3.Connection) -> dict[str, int]:
+    """Return how many jobs of a group may run, for each type with such a limit."""
+    per_key = {type: rule.per_key for type, rule in limits(db).items()}
+    return {type: limit for type, limit in per_key.items() if limit is not None}
+
+
 def type_limits_of(
     db: sqlite3.Connection, types: Iterable[str], now: int
 ) -> list[TypeLimits]:
     """Return limits and pause of each of *types*."""
-    paused = {pause.type or EVERY: pause for pause in pauses(db, now)}
+    paused = {pause.type: pause for pause in pauses(db, now)}
     limited = {row[0]: row[1:] for row in db.execute(_LIMITS).fetchall()}
     found = []
     for type in dict.fromkeys(types):
         type_limits = TypeLimits(type, now)
-        if type in limited:
-            _limit(db, type_limits, *limited[type])
-        _pause(type_limits, [paused[name] for name in (EVERY, type) if name in paused])
         found.append(type_limits)
+        if mine := [paused[name] for name in (None, type) if name in paused]:
+            type_limits.pause = mine[0]
+            # Both must end: the pause of every type and that of this one.
+            ends = [pause.until for pause in mine if pause.until is not None]
+            type_limits.paused_until = max(ends) if len(ends) == len(mine) else None
+        if type in limited:
+            text, level, filled_at = limited[type]
+            rule = _decode(text)
+            type_limits.per_key = rule.per_key
+            if rule.rate is not None:
+                bucket = TokenBucket(rule.rate, rule.per, level, filled_at)
+                type_limits.bucket = bucket.at(now)
+            if rule.concurrency is not None:
+                row = db.execute(_ACTIVE, (type,)).fetchone()
+                type_limits.slots = max(0, rule.concurrency - (row[0] if row else 0))
     return found
-
-
-def _limit(
-    db: sqlite3.Connection,
-    type_limits: TypeLimits,
-    text: str,
-    level: int,
-    filled_at: int,
-) -> None:
-    rule = _decode(text)
-    type_limits.per_key = rule.per_key
-    if rule.rate is not None:
-        type_limits.bucket = TokenBucket(rule.rate, rule.per, level, filled_at).at(
-            type_limits.now
-        )
-    if rule.concurrency is not None:
-        row = db.execute(_ACTIVE, (type_limits.type,)).fetchone()
-        type_limits.slots = max(0, rule.concurrency - (row[0] if row else 0))
-
-
-def _pause(type_limits: TypeLimits, found: Sequence[Pause]) -> None:
-    if not found:
-        return
-    type_limits.pause = found[0]
-    # Both must end: the pause of every type and that of this one.
-    ends = [pause.until for pause in found if pause.until is not None]
-    type_limits.paused_until = max(ends) if len(ends) == len(found) else None
 
 
 def next_chances(
@@ -256,16 +243,13 @@ def next_chance(
     opens_at = type_limits.opens_at
     if opens_at is None:
         return None
-    if (include_ready or opens_at > type_limits.now) and _has_ready(
-        db, type_limits.type
-    ):
-        return opens_at
-    row = db.execute(_NEXT_DUE, (type_limits.type,)).fetchone()
+    values = (type_limits.type,)
+    if include_ready or opens_at > type_limits.now:
+        [has_ready] = db.execute(_HAS_READY, values).fetchone()
+        if has_ready:
+            return opens_at
+    row = db.execute(_NEXT_DUE, values).fetchone()
     return None if row is None else max(row[0], opens_at)
-
-
-def _has_ready(db: sqlite3.Connection, type: str) -> bool:
-    return bool(db.execute(_HAS_READY, (type,)).fetchone()[0])
 
 
 def spend(tx: Transaction, type_limits: TypeLimits, starts: int) -> None:
@@ -304,24 +288,23 @@ def release_held(tx: Transaction, type: str, after: str = "") -> str | None:
 
     Returns the group after which to continue, None at the end.
     """
-    rule = limits(tx.db).get(type)
-    if rule is None or rule.per_key is None:
+    per_key = group_limits(tx.db).get(type)
+    if per_key is None:
         freed = tx.run(_RELEASE, type, MAX_RELEASED)
         tx.ready.add(type)
         return after if freed == MAX_RELEASED else None
     rows = tx.db.execute(_HELD_GROUPS, (type, after, MAX_GROUPS)).fetchall()
     for (group,) in rows:
-        _refill(tx, type, group, rule.per_key)
+        _refill(tx, type, group, per_key)
     return rows[-1][0] if len(rows) == MAX_GROUPS else None
 
 
 def release_unlimited(tx: Transaction) -> bool:
     """Release jobs held by a limit that is gone; return whether there are more."""
     more = False
-    rules = limits(tx.db)
+    limited = group_limits(tx.db)
     for (type,) in tx.db.execute(_HELD_TYPES).fetchall():
-        rule = rules.get(type)
-        if rule is None or rule.per_key is None:
+        if type not in limited:
             more |= release_held(tx, type) is not None
     return more
 

@@ -83,15 +83,12 @@ ORDER BY at, id LIMIT ?
 _COUNTED = "SELECT type, n FROM counts WHERE state = ? AND own = 0 AND n > 0"
 #: The most outdated rows of each table that one pass deletes.
 MAX_FORGOTTEN = 2_000
-_FORGET_PRODUCERS = """
-DELETE FROM producers WHERE name IN (SELECT name FROM producers WHERE at <= ? LIMIT ?)
-"""
-_FORGET_CLAIMS = """
-DELETE FROM claims WHERE lane IN (SELECT lane FROM claims WHERE at <= ? LIMIT ?)
-"""
-_FORGET_EVENTS = """
-DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE told_at <= ? LIMIT ?)
-"""
+_FORGET_OLD = (
+    "DELETE FROM {0} WHERE {1} IN (SELECT {1} FROM {0} WHERE {2} <= ? LIMIT ?)"
+)
+_FORGET_PRODUCERS = _FORGET_OLD.format("producers", "name", "at")
+_FORGET_CLAIMS = _FORGET_OLD.format("claims", "lane", "at")
+_FORGET_EVENTS = _FORGET_OLD.format("events", "seq", "told_at")
 _SCHEDULE = "REPLACE INTO schedules (name, next_at, schedule) VALUES (?, ?, ?)"
 _DUE_SCHEDULES = """
 SELECT name, schedule FROM schedules WHERE next_at <= ? ORDER BY next_at LIMIT ?
