@@ -479,10 +479,10 @@ class SqliteStore(Store):
         with self._engine.watching_changes():
             subscribers.add(subscriber)
             try:
-                last, _ = await self._subscribe(subscriber, job_ids)
+                last, _ = await self._write(None, watch.subscribe, subscriber)
                 subscribers.begin(subscriber, last)
                 renewing = asyncio.create_task(
-                    self._keep_subscribed(subscriber, job_ids), name="kue-listener"
+                    self._keep_subscribed(subscriber), name="kue-listener"
                 )
                 try:
                     yield subscriber
@@ -491,21 +491,14 @@ class SqliteStore(Store):
             finally:
                 subscribers.discard(subscriber)
                 with suppress(StoreError):
-                    await self._write(None, watch.unsubscribe, subscriber.name)
+                    await self._write(None, watch.unsubscribe, subscriber)
 
-    async def _subscribe(
-        self, subscriber: Subscriber, job_ids: Sequence[int] | None
-    ) -> tuple[int, bool]:
-        return await self._write(None, watch.subscribe, subscriber.name, job_ids)
-
-    async def _keep_subscribed(
-        self, subscriber: Subscriber, job_ids: Sequence[int] | None
-    ) -> None:
+    async def _keep_subscribed(self, subscriber: Subscriber) -> None:
         while True:
             await asyncio.sleep(WATCH_MS / 3000)
             # Callers of the store notice an outage; here the next renewal will do.
             with suppress(StoreError):
-                _, is_known = await self._subscribe(subscriber, job_ids)
+                _, is_known = await self._write(None, watch.subscribe, subscriber)
                 if not is_known:
                     # Events may be missing: the subscription had expired.
                     subscriber.lag(1)

@@ -87,12 +87,17 @@ _TAKE_KEY = Repair(
 )
 
 
-def rows_after(db: sqlite3.Connection, last: int) -> list[JobRow]:
-    """Return the next rows to be checked, in the order of their ids."""
-    return sorted(fetch(db, JobRow, _CHUNK, last), key=lambda row: row.id)
+def check_jobs(
+    db: sqlite3.Connection, last: int
+) -> tuple[list[SqliteFinding], int, int]:
+    """Return findings of the jobs after *last*, how many they are, and the last id."""
+    rows = sorted(fetch(db, JobRow, _CHUNK, last), key=lambda row: row.id)
+    if not rows:
+        return [], 0, last
+    return list(_JobChecks(db, rows)), len(rows), rows[-1].id
 
 
-class JobChecks:
+class _JobChecks:
     """The checks of some rows, on one snapshot: they cannot change in between."""
 
     def __init__(self, db: sqlite3.Connection, rows: Sequence[JobRow]) -> None:

@@ -75,7 +75,11 @@ class _Batch:
 
     def __init__(self, tx: Transaction, drafts: Sequence[Draft]) -> None:
         self._tx = tx
-        self._state_of = _parents(tx, drafts)
+        parents = list({id for draft in drafts for id in draft.spec.after})
+        self._state_of: dict[int, str] = {}
+        if parents:
+            found = tx.db.execute(_STATES, (as_json(parents),)).fetchall()
+            self._state_of.update(found)
         self._last_id: int = tx.one("SELECT value FROM meta WHERE name = 'ids'")
         self._bodies: dict[_Columns, dict[int, str]] = {}
         self._links: list[tuple[int, int]] = []
@@ -97,8 +101,10 @@ class _Batch:
 
     def _insert(self, draft: Draft, job_id: int) -> None:
         now = self._tx.now
-        at = _time_of(draft, now)
-        state, story = State.WAITING if at is None else State.DELAYED, ""
+        state, at, story = State.WAITING, None, ""
+        due = now + draft.spec.delay if draft.at is None else draft.at
+        if due > now:
+            state, at = State.DELAYED, due
         if draft.spec.after:
             lost, open_ = self._check_parents(draft)
             if lost:
@@ -154,19 +160,6 @@ class _Batch:
         if self._links:
             tx.run(_LINKS, as_json(self._links))
         tx.run("UPDATE meta SET value = ? WHERE name = 'ids'", self._last_id)
-
-
-def _parents(tx: Transaction, drafts: Sequence[Draft]) -> dict[int, str]:
-    ids = {parent for draft in drafts for parent in draft.spec.after}
-    if not ids:
-        return {}
-    return dict(tx.db.execute(_STATES, (as_json(list(ids)),)).fetchall())
-
-
-def _time_of(draft: Draft, now: int) -> int | None:
-    """Return when it may run, None for now."""
-    at = now + draft.spec.delay if draft.at is None else draft.at
-    return at if at > now else None
 
 
 def _columns(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kue.model.errors import StoreCorrupt
 from kue.store.sqlite.doctor.columns import check_columns
 from kue.store.sqlite.doctor.finding import SqliteFinding
-from kue.store.sqlite.doctor.jobs import JobChecks, rows_after
+from kue.store.sqlite.doctor.jobs import check_jobs
 from kue.store.sqlite.doctor.tables import check_file, check_tables
 from kue.store.values import Finding, Report
 
@@ -51,7 +51,7 @@ async def _check_jobs(
     suspects: list[SqliteFinding] = []
     seen, last = 0, 0
     while True:
-        found, size, last = await engine.read(partial(_check_rows, last=last))
+        found, size, last = await engine.read(partial(check_jobs, last=last))
         suspects += found
         seen += size
         if on_progress is not None:
@@ -59,16 +59,6 @@ async def _check_jobs(
             on_progress(min(seen, total) if size else total, total)
         if not size:
             return suspects, seen
-
-
-def _check_rows(
-    db: sqlite3.Connection, last: int
-) -> tuple[list[SqliteFinding], int, int]:
-    """Return findings of the jobs after *last*, how many they are, and the last id."""
-    rows = rows_after(db, last)
-    if not rows:
-        return [], 0, last
-    return list(JobChecks(db, rows)), len(rows), rows[-1].id
 
 
 def _count(db: sqlite3.Connection) -> int:

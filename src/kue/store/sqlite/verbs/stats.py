@@ -71,7 +71,8 @@ def roll_up(tx: Transaction) -> None:
         hour = stat.minute // 60
         known = map(_stat, tx.db.execute(_HOUR, (hour, stat.type)))
         [total] = hourly([*known, stat])
-        tx.run(_WRITE_HOUR, hour, *_written(total))
+        _, *numbers, waits, runs = msgspec.structs.astuple(total)
+        tx.run(_WRITE_HOUR, hour, *numbers, as_json(waits), as_json(runs))
     tx.write_meta("rolled", last)
 
 
@@ -95,8 +96,3 @@ def _stat(row: tuple[Any, ...]) -> Stat:
     minute, type, came, complete, failed, run_ms, waits, runs = row
     timings = (_counts(waits), _counts(runs))
     return Stat(minute, type, came, complete, failed, run_ms, *timings)
-
-
-def _written(stat: Stat) -> tuple[Any, ...]:
-    numbers = (stat.type, stat.added, stat.complete, stat.failed, stat.run_ms)
-    return (*numbers, as_json(stat.waits), as_json(stat.runs))

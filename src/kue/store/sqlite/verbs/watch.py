@@ -152,25 +152,22 @@ class Subscribers:
                 subscriber.deliver(mine, missed)
 
 
-def subscribe(
-    tx: Transaction, name: str, job_ids: Sequence[int] | None
-) -> tuple[int, bool]:
+def subscribe(tx: Transaction, subscriber: Subscriber) -> tuple[int, bool]:
     """
     Register or renew a subscriber.
 
     Returns the last event before that, and whether its subscription was still valid.
     """
     deadline = tx.wall + WATCH_MS
-    is_known = bool(tx.one(_IS_KNOWN, name, tx.wall))
-    if job_ids is None:
-        tx.run(_LISTEN, name, deadline)
+    is_known = bool(tx.one(_IS_KNOWN, subscriber.name, tx.wall))
+    if subscriber.job_ids is None:
+        tx.run(_LISTEN, subscriber.name, deadline)
     else:
-        tx.run(_WATCH, name, deadline, as_json(list(job_ids)))
+        tx.run(_WATCH, subscriber.name, deadline, as_json(subscriber.job_ids))
     last: int = tx.one(_LAST)
     return last, is_known
 
 
-def unsubscribe(tx: Transaction, name: str) -> None:
-    """Delete a subscriber."""
-    tx.run("DELETE FROM listeners WHERE name = ?", name)
-    tx.run("DELETE FROM watched WHERE listener = ?", name)
+def unsubscribe(tx: Transaction, subscriber: Subscriber) -> None:
+    tx.run("DELETE FROM listeners WHERE name = ?", subscriber.name)
+    tx.run("DELETE FROM watched WHERE listener = ?", subscriber.name)
