@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -88,12 +89,9 @@ class FileLocation(NamedTuple):
             return
         # Closing a file releases every lock that this process has on it, so no other
         # thread may have opened it in between.
-        with _creating:
-            try:
-                flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
-                os.close(os.open(os.path.realpath(self.path), flags, 0o600))
-            except FileExistsError:
-                return
+        with _creating, suppress(FileExistsError):
+            flags = os.O_CREAT | os.O_EXCL | os.O_RDWR
+            os.close(os.open(os.path.realpath(self.path), flags, 0o600))
 
     def identity(self) -> tuple[int, int] | None:
         """Return device and inode, which change when the file is replaced."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kue.model.events import Kind
@@ -35,16 +36,24 @@ def remove(tx: Transaction, rows: Sequence[StateRow], *, free_keys: bool) -> Non
         unique_keys.free(tx, keyed)
     else:
         unique_keys.release(tx, keyed)
+    leave_states(tx, rows)
     for row in rows:
-        tx.count(row.type, row.state, -1, own=row.retain_until is not None)
         tx.error_changes.remove(row.type, row.fingerprint)
         tx.ended.append((row.id, REMOVED))
-        if row.group_key is not None:
-            tx.groups.add((row.type, row.group_key))
-        if row.state == State.ACTIVE:
-            tx.freed.add(row.type)
         tx.publish(Kind.REMOVE, row.id, row.type, row.attempts)
     erase(tx, [row.id for row in rows])
+
+
+def leave_states(tx: Transaction, rows: Sequence[StateRow]) -> None:
+    """Note that jobs leave their states: counts, and the slots of type and group."""
+    before = Counter((s.type, s.state, s.retain_until is not None) for s in rows)
+    for (type, state, own), n in before.items():
+        tx.count(type, state, -n, own=own)
+        if state == State.ACTIVE:
+            tx.freed.add(type)
+    for row in rows:
+        if row.group_key is not None:
+            tx.groups.add((row.type, row.group_key))
 
 
 def erase(tx: Transaction, ids: Sequence[int]) -> None:

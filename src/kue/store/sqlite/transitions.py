@@ -145,7 +145,10 @@ def _apply(
     """Apply one transition to jobs, with everything that belongs to it."""
     rows = [row for row, _, _ in ended]
     is_final = transition.to in FINAL
-    _leave_states(tx, rows)
+    removal.leave_states(tx, rows)
+    blocked = [row.id for row in rows if row.state == State.BLOCKED]
+    if blocked:
+        removal.unlink(tx, blocked)
     if is_final:
         tx.ended.extend((row.id, transition.to) for row in rows)
     removed = [row for row in rows if row.remove_on_complete]
@@ -179,20 +182,6 @@ def _note_errors(
         if isinstance(ending, Failed):
             mark = fingerprint_in(tails[row.id])
             tx.error_changes.add(row.type, mark, row.id, ending.error, tx.now)
-
-
-def _leave_states(tx: Transaction, rows: list[StateRow]) -> None:
-    before = Counter((s.type, s.state, s.retain_until is not None) for s in rows)
-    for (type, state, own), n in before.items():
-        tx.count(type, state, -n, own=own)
-        if state == State.ACTIVE:
-            tx.freed.add(type)
-    blocked = [row.id for row in rows if row.state == State.BLOCKED]
-    if blocked:
-        removal.unlink(tx, blocked)
-    for row in rows:
-        if row.group_key is not None:
-            tx.groups.add((row.type, row.group_key))
 
 
 def _enter_state(tx: Transaction, transition: Transition, rows: list[StateRow]) -> None:

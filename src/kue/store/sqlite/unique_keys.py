@@ -33,7 +33,6 @@ _FREE = """
 DELETE FROM uniques WHERE (type, key, job_id) IN
     (SELECT value->>0, value->>1, value->>2 FROM json_each(?))
 """
-_FORGET = "DELETE FROM uniques WHERE until <= ?"
 
 
 def holder(tx: Transaction, type: str, key: str) -> int | None:
@@ -69,8 +68,3 @@ def free(tx: Transaction, rows: Sequence[StateRow]) -> None:
     if rows:
         keys = [(row.type, row.unique_key, row.id) for row in rows]
         tx.run(_FREE, as_json(keys))
-
-
-def forget(tx: Transaction) -> None:
-    """Delete keys that have expired."""
-    tx.run(_FORGET, tx.now)

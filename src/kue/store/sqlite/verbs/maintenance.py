@@ -9,12 +9,12 @@ import msgspec
 from kue.model import retry_policy
 from kue.model.job import Job, State
 from kue.model.schedule import Schedule
-from kue.store.sqlite import dependencies, promotion, removal, transitions, unique_keys
+from kue.store.sqlite import dependencies, promotion, removal, transitions
 from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, state_rows_of
 from kue.store.sqlite.verb_transaction import as_json, read_meta
-from kue.store.sqlite.verbs import add, limits, records, stats, workers
+from kue.store.sqlite.verbs import add, limits, stats, workers
 from kue.store.sqlite.verbs.runs import expire
-from kue.store.values import MaintenanceResult
+from kue.store.values import HOURS_KEPT, MINUTES_KEPT, STACKS_MS, MaintenanceResult
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 #: The most types forgotten in one pass.
 MAX_TYPES = 500
 _DAY = 24
-#: Recent activity is in hours, or in minutes that are not yet in an hour.
+#: Types without jobs and without activity for a day.  Recent activity is in hours, or
+#: in minutes that are not yet in an hour.
 _IDLE = """
 SELECT name FROM types
 WHERE NOT EXISTS (SELECT 1 FROM counts WHERE type = name AND n > 0)
@@ -40,7 +41,7 @@ WHERE NOT EXISTS (SELECT 1 FROM counts WHERE type = name AND n > 0)
     SELECT schedule->>'$.draft.type' FROM schedules WHERE json_valid(schedule))
 LIMIT ?3
 """
-_FORGET = "DELETE FROM types WHERE name IN (SELECT value FROM json_each(?))"
+_FORGET_TYPES = "DELETE FROM types WHERE name IN (SELECT value FROM json_each(?))"
 _FORGET_COUNTS = "DELETE FROM counts WHERE type IN (SELECT value FROM json_each(?))"
 #: How long a producer's or lane's last call is remembered, for idempotence, in ms.
 REMEMBER_MS = 3_600_000
@@ -89,6 +90,14 @@ _FORGET_OLD = (
 _FORGET_PRODUCERS = _FORGET_OLD.format("producers", "name", "at")
 _FORGET_CLAIMS = _FORGET_OLD.format("claims", "lane", "at")
 _FORGET_EVENTS = _FORGET_OLD.format("events", "seq", "told_at")
+_FORGET_WORKERS = """
+DELETE FROM workers WHERE deadline <= ? AND NOT EXISTS
+    (SELECT 1 FROM jobs INDEXED BY jobs_active
+     WHERE state = 'active' AND worker = name)
+"""
+_FORGET_STACKS = (
+    "UPDATE workers SET stacks = NULL, stacks_at = NULL WHERE stacks_at <= ?"
+)
 _SCHEDULE = "REPLACE INTO schedules (name, next_at, schedule) VALUES (?, ?, ?)"
 _DUE_SCHEDULES = """
 SELECT name, schedule FROM schedules WHERE next_at <= ? ORDER BY next_at LIMIT ?
@@ -97,20 +106,6 @@ SELECT name, schedule FROM schedules WHERE next_at <= ? ORDER BY next_at LIMIT ?
 _FAR_FUTURE = 2**62
 
 _decode_schedule = msgspec.json.Decoder(Schedule).decode
-
-
-def forget_idle(tx: Transaction, hour: int) -> int:
-    """
-    Forget types without jobs and without activity for a day; return how many.
-
-    Reads the hours of a day, and deletes at most MAX_TYPES types.
-    """
-    rows = tx.db.execute(_IDLE, (hour, _DAY, MAX_TYPES)).fetchall()
-    if rows:
-        names = as_json([row[0] for row in rows])
-        tx.run(_FORGET, names)
-        tx.run(_FORGET_COUNTS, names)
-    return len(rows)
 
 
 def check_due(db: sqlite3.Connection, now: int) -> tuple[bool, int]:
@@ -226,26 +221,30 @@ def _ids(tx: Transaction, sql: str, *values: Any) -> list[int]:
 
 def _forget(tx: Transaction) -> None:
     """Delete outdated rows, a bounded number each, so that idle tables stay small."""
-    old = tx.now - REMEMBER_MS
-    tx.run(_FORGET_PRODUCERS, old, MAX_FORGOTTEN)
+    minute = tx.now // 60_000
+    tx.run(_FORGET_PRODUCERS, tx.now - REMEMBER_MS, MAX_FORGOTTEN)
     tx.run(_FORGET_EVENTS, tx.wall - EVENTS_MS, MAX_FORGOTTEN)
     tx.run("DELETE FROM listeners WHERE deadline <= ?", tx.wall)
     tx.run("DELETE FROM watched WHERE deadline <= ?", tx.wall)
-    stats.forget(tx)
-    unique_keys.forget(tx)
-    records.sweep(tx)
-    workers.forget(tx)
-    _forget_hourly(tx, old)
+    tx.run("DELETE FROM stats WHERE minute < ?", minute - MINUTES_KEPT)
+    tx.run("DELETE FROM hours WHERE hour < ?", minute // 60 - HOURS_KEPT)
+    tx.run("DELETE FROM uniques WHERE until <= ?", tx.now)
+    tx.run("DELETE FROM kept WHERE until <= ?", tx.now)
+    tx.run(_FORGET_WORKERS, tx.now)
+    tx.run(_FORGET_STACKS, tx.now - STACKS_MS)
+    _forget_hourly(tx, minute // 60)
 
 
-def _forget_hourly(tx: Transaction, old: int) -> None:
-    """Delete what only a scan of whole tables finds: claims and types."""
-    hour = tx.now // 3_600_000
+def _forget_hourly(tx: Transaction, hour: int) -> None:
+    """Delete what only a scan of whole tables finds: claims and idle types."""
     if read_meta(tx.db, "forgot_at", default=-1) == hour:
         return
-    claims = tx.run(_FORGET_CLAIMS, old, MAX_FORGOTTEN)
-    forgotten = forget_idle(tx, hour)
-    if claims < MAX_FORGOTTEN and forgotten < MAX_TYPES:
+    claims = tx.run(_FORGET_CLAIMS, tx.now - REMEMBER_MS, MAX_FORGOTTEN)
+    types = tx.db.execute(_IDLE, (hour, _DAY, MAX_TYPES)).fetchall()
+    names = as_json([name for (name,) in types])
+    tx.run(_FORGET_TYPES, names)
+    tx.run(_FORGET_COUNTS, names)
+    if claims < MAX_FORGOTTEN and len(types) < MAX_TYPES:
         tx.write_meta("forgot_at", hour)
 
 

@@ -21,7 +21,6 @@ SELECT name, value FROM kept WHERE room = ? AND (until IS NULL OR until > ?)
 ORDER BY name
 """
 _FORGET = "DELETE FROM kept WHERE room = ? AND name = ?"
-_SWEEP = "DELETE FROM kept WHERE until IS NOT NULL AND until <= ?"
 _NOTE = "INSERT INTO acts (at, act, ring) VALUES (?, ?, ?)"
 _TRIM = """
 DELETE FROM acts WHERE ring = ?1 AND id <= (
@@ -59,11 +58,6 @@ def forget(tx: Transaction, room: str, name: str) -> bool:
     was_there = show(tx.db, room, name, tx.now) is not None
     tx.run(_FORGET, room, name)
     return was_there
-
-
-def sweep(tx: Transaction) -> None:
-    """Delete expired records."""
-    tx.run(_SWEEP, tx.now)
 
 
 def note(tx: Transaction, act: AuditEntry) -> int:

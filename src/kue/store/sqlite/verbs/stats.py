@@ -8,7 +8,7 @@ import msgspec
 
 from kue.model.histogram import added
 from kue.store.sqlite.verb_transaction import Transaction, as_json
-from kue.store.values import HOURS_KEPT, MINUTES_KEPT, MINUTES_PER_PASS, Stat, hourly
+from kue.store.values import MINUTES_KEPT, MINUTES_PER_PASS, Stat, hourly
 
 if TYPE_CHECKING:
     import sqlite3
@@ -74,13 +74,6 @@ def roll_up(tx: Transaction) -> None:
         _, *numbers, waits, runs = msgspec.structs.astuple(total)
         tx.run(_WRITE_HOUR, hour, *numbers, as_json(waits), as_json(runs))
     tx.write_meta("rolled", last)
-
-
-def forget(tx: Transaction) -> None:
-    """Delete counters past their retention."""
-    minute = tx.now // 60_000
-    tx.run("DELETE FROM stats WHERE minute < ?", minute - MINUTES_KEPT)
-    tx.run("DELETE FROM hours WHERE hour < ?", minute // 60 - HOURS_KEPT)
 
 
 def minutes(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:

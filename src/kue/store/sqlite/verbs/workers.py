@@ -60,20 +60,12 @@ SELECT orders FROM workers WHERE name = ? AND deadline > ? AND NOT has_left
 _ORDER = "UPDATE workers SET orders = ? WHERE name = ?"
 _WRITE_STACKS = "UPDATE workers SET stacks = ?, stacks_at = ? WHERE name = ?"
 _STACKS = "SELECT stacks_at, stacks FROM workers WHERE name = ? AND stacks_at > ?"
-_FORGET_STACKS = """
-UPDATE workers SET stacks = NULL, stacks_at = NULL WHERE stacks_at <= ?
-"""
 _IS_OVER = """
 SELECT NOT EXISTS (SELECT 1 FROM workers
     WHERE name = (SELECT worker FROM jobs WHERE id = ?) AND deadline > ?)
 """
 _RESET = "UPDATE workers SET deadline = ? WHERE NOT has_left"
 _GRACE = "UPDATE workers SET deadline = max(deadline, ?) WHERE NOT has_left"
-_FORGET = """
-DELETE FROM workers WHERE deadline <= ? AND NOT EXISTS
-    (SELECT 1 FROM jobs INDEXED BY jobs_active
-     WHERE state = 'active' AND worker = name)
-"""
 _NO_ORDERS = "{}"
 _read_info = msgspec.json.Decoder(dict[str, Any]).decode
 _read_orders = msgspec.json.Decoder(dict[str, int]).decode
@@ -238,9 +230,3 @@ def _compare_clocks(tx: Transaction, passed: int) -> None:
 def _uptime_ms() -> int:
     """Return the machine's uptime: the same for all its processes."""
     return int(time.clock_gettime(_UPTIME) * 1000)
-
-
-def forget(tx: Transaction) -> None:
-    """Delete workers whose lease has expired and that run no jobs."""
-    tx.run(_FORGET, tx.now)
-    tx.run(_FORGET_STACKS, tx.now - STACKS_MS)
