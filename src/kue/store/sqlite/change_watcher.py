@@ -86,27 +86,24 @@ class ChangeWatcher(threading.Thread):
         fork_guard.leave(self._inside)
 
     def _watch(self) -> None:
+        """Poll one file, until the thread is stopped or the file is replaced."""
         self._is_needed.wait()
         if self._is_over.is_set():
             return
         with self._inside:
             db = connect(self._location, budget=self._budget)
         file = self._location.identity()
+        seen = None
         try:
-            self._poll(db, file)
+            while file == self._location.identity():
+                if self._is_over.wait(POLL_SECONDS):
+                    return
+                self._is_needed.wait()
+                with self._inside:
+                    version = db.execute("PRAGMA data_version").fetchone()[0]
+                    if version != seen:
+                        seen = version
+                        self._on_change(db)
         finally:
             with self._inside:
                 close(db, self._location, file)
-
-    def _poll(self, db: sqlite3.Connection, file: tuple[int, int] | None) -> None:
-        """Poll until the thread is stopped or the file is replaced."""
-        seen = None
-        while not self._is_over.wait(POLL_SECONDS):
-            self._is_needed.wait()
-            with self._inside:
-                version = db.execute("PRAGMA data_version").fetchone()[0]
-                if version != seen:
-                    seen = version
-                    self._on_change(db)
-            if file != self._location.identity():
-                return

@@ -72,7 +72,11 @@ def notify_dependants(tx: Transaction) -> None:
         tx.ended.clear()
         return
     while tx.ended:
-        for parent, how in _with_children(tx).items():
+        how_of = dict(tx.ended)
+        tx.ended.clear()
+        parents = tx.db.execute(_PARENTS, (as_json(list(how_of)),)).fetchall()
+        for (parent,) in parents:
+            how = how_of[parent]
             notified, is_all = _notify(tx, parent, how, CASCADE - tx.dependants)
             tx.dependants += notified
             if not is_all:
@@ -108,14 +112,6 @@ def release(tx: Transaction, ids: Iterable[int]) -> None:
         entered(tx, type, to)
     if rows:
         tx.run(_RELEASE, as_json(rows))
-
-
-def _with_children(tx: Transaction) -> dict[int, str]:
-    """Take the jobs that ended from *tx*, and return those with dependants."""
-    how_of = dict(tx.ended)
-    tx.ended.clear()
-    waited_for = tx.db.execute(_PARENTS, (as_json(list(how_of)),)).fetchall()
-    return {parent: how_of[parent] for (parent,) in waited_for}
 
 
 def _notify(tx: Transaction, parent: int, how: str, limit: int) -> tuple[int, bool]:

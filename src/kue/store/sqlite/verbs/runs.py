@@ -115,15 +115,11 @@ def claim(tx: Transaction, request: ClaimRequest) -> Claimed:
     workers.lease(tx, worker, request.lease)
     rest = f":{quote(worker)}:{quote(str(call))}"
     if call.seq == last:
-        return Claimed(_still_running(tx, worker, rest), tx.now)
+        running = map(shown, fetch(tx.db, JobRow, _RUNS, worker, rest))
+        return Claimed(sorted(running, key=lambda job: job.fence), tx.now)
     tx.run(_REMEMBER, lane, call.seq, tx.now)
     promotion.promote(tx, request.types, MAX_BATCH)
     return _ClaimRunner(tx, request.types, worker, rest).take(request.limit)
-
-
-def _still_running(tx: Transaction, worker: str, rest: str) -> list[Job]:
-    rows = fetch(tx.db, JobRow, _RUNS, worker, rest)
-    return sorted(map(shown, rows), key=lambda job: job.fence)
 
 
 class _ClaimRunner:
