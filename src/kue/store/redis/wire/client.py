@@ -155,7 +155,11 @@ class RedisClient:
         loaded = load(script)
 
         async def once(deadline: float) -> tuple[Any, bool]:
-            calls = await self._durable_calls(root, deadline)
+            pool = await self._pool_for("durable", root, deadline)
+            calls = self._durable.get(pool)
+            if calls is None:
+                calls = DurableCalls(pool, timeout=COMMAND_TIMEOUT_SECONDS)
+                self._durable[pool] = calls
             call = partial(calls.call, wait_ms=wait_ms, deadline=deadline)
             try:
                 return await call(("EVALSHA", loaded.sha, 1, root, *args))
@@ -184,10 +188,8 @@ class RedisClient:
 
     async def block(self, root: str, keys: list[str], seconds: float) -> str | None:
         """Sleep until one of *keys* has a marker; remove it and return its key."""
-        deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
         with self._translated():
-            pool = await self._pool_for("block", root, deadline)
-            [popped] = await pool.call([_pop(keys, seconds)], deadline)
+            [popped] = await self._block(root, keys, seconds)
         return popped[0].decode() if popped else None
 
     async def block_and_run(
@@ -200,15 +202,22 @@ class RedisClient:
         that gives up must find out what the script did.
         """
         command = ("EVALSHA", load(script).sha, 1, root, *args)
-        deadline = _after(seconds + COMMAND_TIMEOUT_SECONDS)
         with self._translated():
-            pool = await self._pool_for("block", root, deadline)
             try:
-                calls = [_pop(keys, seconds), command]
-                _, reply = await pool.call(calls, deadline)
+                _, reply = await self._block(root, keys, seconds, command)
             except exceptions.NoScriptError:
                 reply = await self.run(script, root, *args)
         return reply
+
+    async def _block(
+        self, root: str, keys: list[str], seconds: float, *then: Command
+    ) -> list[Any]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds + COMMAND_TIMEOUT_SECONDS
+        pool = await self._pool_for("block", root, deadline)
+        # 0 would block forever; less than a millisecond would be a busy loop.
+        pop = ("BZPOPMIN", *keys, max(seconds, 0.001))
+        return await pool.call([pop, *then], deadline)
 
     @asynccontextmanager
     async def subscription(self, root: str, *channels: str) -> AsyncIterator[Messages]:
@@ -337,14 +346,6 @@ class RedisClient:
             )
         return pool
 
-    async def _durable_calls(self, root: str, deadline: float) -> DurableCalls:
-        pool = await self._pool_for("durable", root, deadline)
-        calls = self._durable.get(pool)
-        if calls is None:
-            timeout = COMMAND_TIMEOUT_SECONDS
-            calls = self._durable[pool] = DurableCalls(pool, timeout=timeout)
-        return calls
-
     async def _ask_node(self, node: Node, command: Command, deadline: float) -> Any:
         [reply] = await self._pool_to("command", node).call([command], deadline)
         return reply
@@ -363,15 +364,6 @@ class RedisClient:
             self._slots.move(exc.slot_id, (exc.host, exc.port))
         else:
             self._slots.forget()
-
-
-def _after(seconds: float) -> float:
-    return asyncio.get_running_loop().time() + seconds
-
-
-def _pop(keys: list[str], seconds: float) -> Command:
-    # 0 would block forever; less than a millisecond would be a busy loop.
-    return ("BZPOPMIN", *keys, max(seconds, 0.001))
 
 
 def pairs(reply: list[Any]) -> list[tuple[bytes, Any]]:

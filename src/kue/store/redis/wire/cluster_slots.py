@@ -48,11 +48,13 @@ class ClusterSlots:
         async with asyncio.timeout_at(deadline), self._reading:
             if not self._ranges and slot not in self._moved:
                 await self._read(deadline)
-        node = self._find(slot)
-        if node is None:
-            # Not redis-py's SlotNotCoveredError: that one is not a RedisError.
-            raise exceptions.ClusterDownError(f"no node has slot {slot}")
-        return node
+        if slot in self._moved:
+            return self._moved[slot]
+        for first, last, node in self._ranges:
+            if first <= slot <= last:
+                return node
+        # Not redis-py's SlotNotCoveredError: that one is not a RedisError.
+        raise exceptions.ClusterDownError(f"no node has slot {slot}")
 
     def move(self, slot: int, node: Node) -> None:
         """Follow a slot to its new node."""
@@ -61,20 +63,10 @@ class ClusterSlots:
     def forget(self) -> None:
         """Discard the map, so that it is read again before its next use."""
         # The known nodes are kept as seeds: all that the user named may be gone.
-        self._seeds = list(dict.fromkeys([*self._seeds, *self._nodes()]))
+        known = [*(node for _, _, node in self._ranges), *self._moved.values()]
+        self._seeds = list(dict.fromkeys([*self._seeds, *known]))
         self._ranges = []
         self._moved = {}
-
-    def _find(self, slot: int) -> Node | None:
-        if slot in self._moved:
-            return self._moved[slot]
-        for first, last, node in self._ranges:
-            if first <= slot <= last:
-                return node
-        return None
-
-    def _nodes(self) -> list[Node]:
-        return [node for _, _, node in self._ranges] + list(self._moved.values())
 
     async def _read(self, deadline: float) -> None:
         loop = asyncio.get_running_loop()

@@ -81,7 +81,13 @@ class Connector:
 
     def _make(self, node: Node) -> Any:
         address = self._address
-        options = _options() | address.options | {"db": address.db}
+        options = {
+            **_options(),
+            **address.tls,
+            "username": address.username,
+            "password": address.password,
+            "db": address.db,
+        }
         if address.path:
             del options["socket_keepalive"]
             return _UnixConnection(path=address.path, **options)
@@ -95,8 +101,10 @@ class Connector:
             return address.hosts[0] if address.hosts else ("", 0)
         if self._sentinel is None:
             new_sentinel: Callable[..., Sentinel] = Sentinel
+            # Sentinels are used without a password.
+            tls = {"ssl": True, **address.tls} if address.is_tls else {}
             self._sentinel = new_sentinel(
-                address.hosts, sentinel_kwargs=address.sentinel_options
+                address.hosts, sentinel_kwargs={"socket_timeout": 2.0, **tls}
             )
         host, port = await self._sentinel.discover_master(address.service)
         return host.decode() if isinstance(host, bytes) else host, int(port)

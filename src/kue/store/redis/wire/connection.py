@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import hiredis
 from redis import exceptions
@@ -112,19 +112,44 @@ class RedisConnectionPool:
         return connection
 
 
-def take_over(
-    connection: Any, protocol: asyncio.Protocol
-) -> tuple[asyncio.StreamWriter, hiredis.Reader]:
-    """Take over a redis-py connection: *protocol* gets what it receives."""
-    writer: asyncio.StreamWriter = connection._writer
-    connection._writer = connection._reader = None
-    writer.transport.set_protocol(protocol)
-    reader = hiredis.Reader(
-        protocolError=exceptions.InvalidResponse,
-        replyError=_error,
-        notEnoughData=INCOMPLETE,
-    )
-    return writer, reader
+class RedisProtocol(asyncio.Protocol):
+    """A connection taken over from redis-py: *_reader* parses what it receives."""
+
+    def __init__(self, connection: Any) -> None:
+        self._loop = asyncio.get_running_loop()
+        # Kept: some versions of Python close the connection with an unused writer.
+        self._writer: asyncio.StreamWriter = connection._writer
+        connection._writer = connection._reader = None
+        self._transport = cast("asyncio.Transport", self._writer.transport)
+        self._transport.set_protocol(self)
+        self._reader = hiredis.Reader(
+            protocolError=exceptions.InvalidResponse,
+            replyError=_error,
+            notEnoughData=INCOMPLETE,
+        )
+        self.is_open = True
+        self._is_lost = asyncio.Event()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.is_open = False
+        self._transport.abort()
+
+    async def close(self) -> None:
+        """Return once the connection is closed."""
+        self.abort()
+        await self._is_lost.wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self._is_lost.set()
+        self._fail(
+            exceptions.ConnectionError(str(exc or "the server closed the connection"))
+        )
+
+    def _fail(self, exc: Exception) -> None:
+        """Have the caller that waits raise *exc*."""
+        raise NotImplementedError
 
 
 def _error(text: str) -> Exception:
@@ -134,16 +159,11 @@ def _error(text: str) -> Exception:
     return exceptions.ResponseError(text) if kind is None else kind(message)
 
 
-class RedisConnection(asyncio.Protocol):
-    """One connection, taken over from redis-py."""
+class RedisConnection(RedisProtocol):
+    """A connection for commands."""
 
     def __init__(self, connection: Any) -> None:
-        self._loop = asyncio.get_running_loop()
-        # Kept: some versions of Python close the connection with an unused writer.
-        self._writer, self._reader = take_over(connection, self)
-        self._transport = self._writer.transport
-        self.is_open = True
-        self._is_lost = asyncio.Event()
+        super().__init__(connection)
         #: What the current call waits for, and the replies it has so far.
         self._answer: asyncio.Future[list[Any]] | None = None
         self.replies: list[Any] = []
@@ -164,13 +184,6 @@ class RedisConnection(asyncio.Protocol):
         finally:
             timer.cancel()
 
-    async def close(self) -> None:
-        """Return once the connection is closed."""
-        self.abort()
-        await self._is_lost.wait()
-
-    # -- what the transport calls ----------------------------------------------
-
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         try:
@@ -184,23 +197,9 @@ class RedisConnection(asyncio.Protocol):
         elif len(self.replies) >= self._wanted:
             self._answer.set_result(self.replies)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.is_open = False
-        self._is_lost.set()
-        self._fail(
-            exceptions.ConnectionError(str(exc or "the server closed the connection"))
-        )
-
-    # -- endings ---------------------------------------------------------------
-
     def _expire(self) -> None:
         self._fail(TimeoutError("it did not answer in time"))
 
     def _fail(self, exc: Exception) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc)
-
-    def abort(self) -> None:
-        """Close the connection at once."""
-        self.is_open = False
-        self._transport.abort()

@@ -32,22 +32,6 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     password: str | None = None
     tls: dict[str, str] = {}
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options for redis-py's connections."""
-        options: dict[str, Any] = dict(self.tls)
-        if self.username:
-            options["username"] = self.username
-        if self.password:
-            options["password"] = self.password
-        return options
-
-    @property
-    def sentinel_options(self) -> dict[str, Any]:
-        """The same for connections to Sentinels, which are used without a password."""
-        tls = {"ssl": True, **self.tls} if self.is_tls else {}
-        return {"socket_timeout": 2.0, **tls}
-
 
 def read_url(url: str) -> RedisAddress:
     """
@@ -98,13 +82,9 @@ def read_url(url: str) -> RedisAddress:
             )
         service = segments.pop(0)
     db = _db(segments, query)
-    common["name"] += _path(service, db)
+    # What distinguishes queues on the same hosts; database 0 is left out.
+    common["name"] += "".join(f"/{part}" for part in (service, db) if part)
     return RedisAddress(hosts=listed, service=service, db=db, **common)
-
-
-def _path(service: str, db: int) -> str:
-    """Return what distinguishes queues on the same hosts; database 0 is left out."""
-    return (f"/{service}" if service else "") + (f"/{db}" if db else "")
 
 
 def _query(parts: SplitResult) -> dict[str, str]:
