@@ -22,13 +22,10 @@ MAX_ERROR_TEXT = 4000
 MAX_STACK_TEXT = 16_000
 
 encode_json = msgspec.json.Encoder().encode
+#: The body of a job: the JSON line of its spec.
+body_of = encode_json
 decode_spec = msgspec.json.Decoder(Spec).decode
 decode_attempt = msgspec.json.Decoder(Attempt).decode
-
-
-def body_of(spec: Spec) -> bytes:
-    """Return the JSON line of a spec."""
-    return encode_json(spec)
 
 
 def tail_of(ending: Ending) -> bytes:

@@ -58,10 +58,7 @@ class EventBuffer:
                 kind=Kind.LAGGED,
                 job_id=0,
                 type="",
-                at=self._lagged_at(),
+                at=self._events[0][1].at if self._events else 0,
                 detail={"missed": missed},
             )
         return self._events.popleft()[1]
-
-    def _lagged_at(self) -> int:
-        return self._events[0][1].at if self._events else 0

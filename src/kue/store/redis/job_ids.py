@@ -82,16 +82,12 @@ async def _counts(db: Shards, chunks: Iterable[int]) -> list[int]:
 
 
 async def _last_chunk(db: Shards) -> int:
-    async def read(shard: int) -> int:
-        key = db.keys[shard].of_shard("ids")
-        [last] = await db.read_many(shard, [("GET", key)])
-        number = int(last or 0)
-        if number > MAX_SEQUENCE:
+    replies = await db.read_all("GET", "ids")
+    for last, keys in zip(replies, db.keys, strict=True):
+        if int(last or 0) > MAX_SEQUENCE:
             # One bitmap would be read for every 65,536 ids up to it.
-            raise ValueError(f"the last id in {key} is {last[:60]!r}")
-        return number
-
-    return max(await db.on_all(read)) // LIVE_CHUNK
+            raise ValueError(f"the last id in {keys.of_shard('ids')} is {last[:60]!r}")
+    return max(int(last or 0) for last in replies) // LIVE_CHUNK
 
 
 async def _live_in(db: Shards, shard: int, first: int, stop: int) -> list[int]:

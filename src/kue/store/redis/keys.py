@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import zlib
 
+from kue.model.job import State
 from kue.model.names import quote
 
 SCHEMA = 1
@@ -18,16 +19,7 @@ LIVE_CHUNK = 65_536
 #: A score has 41 bits for it.
 MAX_SEQUENCE = 2**41 - 1
 #: Structures of a type that hold its jobs, and the state that each stands for.
-PLACES = {
-    "waiting": "waiting",
-    "held": "waiting",
-    "delayed": "delayed",
-    "active": "active",
-    "complete": "complete",
-    "failed": "failed",
-    "cancelled": "cancelled",
-    "blocked": "blocked",
-}
+PLACES = {state.value: state.value for state in State} | {"held": "waiting"}
 #: Every key: its name after the tag, its Redis type, and what it holds.  The tables in
 #: docs/reference/redis-keys.md are made from these.
 KEYS = (

@@ -11,10 +11,7 @@ import hashlib
 import re
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+from typing import NamedTuple
 
 _INCLUDE = re.compile(r"^--- @include (lib/\w+)$", re.MULTILINE)
 _HOME = "kue.store.redis"
@@ -42,16 +39,11 @@ def names(package: str = _HOME) -> list[str]:
     """Return the name of every script of a *package*."""
     return sorted(
         file.name.removesuffix(".lua")
-        for file in _lua(package).iterdir()
+        for file in (resources.files(package) / "lua").iterdir()
         if file.name.endswith(".lua")
     )
 
 
-def _lua(package: str) -> Traversable:
-    return resources.files(package) / "lua"
-
-
 def _read(package: str, name: str) -> str:
-    folder, _, file = name.rpartition("/")
-    path = _lua(package) / folder if folder else _lua(package)
-    return (path / f"{file}.lua").read_text(encoding="utf-8")
+    path = resources.files(package).joinpath("lua", *f"{name}.lua".split("/"))
+    return path.read_text(encoding="utf-8")

@@ -130,6 +130,19 @@ class Shards:
             await self.open()
         return await self.client.read_many(self.keys[shard].root, commands)
 
+    async def read(self, shard: int, *command: Any) -> Any:
+        """Send a command that only reads to one shard."""
+        [reply] = await self.read_many(shard, [command])
+        return reply
+
+    async def read_all(self, command: str, structure: str) -> list[Any]:
+        """Send a command that only reads one key to every shard at once."""
+        return await self.on_all(
+            lambda shard: self.read(
+                shard, command, self.keys[shard].of_shard(structure)
+            )
+        )
+
     async def on_all(self, call: Callable[[int], Awaitable[T]]) -> list[T]:
         """Make *call* on every shard at once."""
         return await asyncio.gather(*(call(shard) for shard in range(self.count)))

@@ -65,9 +65,7 @@ class Namespace:
         cursor = -1
         options = ("MATCH", pattern_of(self._db), "COUNT", _SCANNED)
         while cursor:
-            [(after, names)] = await self._db.read_many(
-                server, [("SCAN", max(cursor, 0), *options)]
-            )
+            after, names = await self._db.read(server, "SCAN", max(cursor, 0), *options)
             cursor = int(after)
             for start in range(0, len(names), _REMOVED):
                 yield names[start : start + _REMOVED]

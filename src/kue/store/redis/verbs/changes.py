@@ -10,7 +10,7 @@ from kue.model.errors import KueError, StoreCorrupt
 from kue.model.job import Cancelled, State
 from kue.model.names import quote
 from kue.model.retry_policy import after_cancel
-from kue.store.codec import body_of, tail_of
+from kue.store.codec import encode_json, tail_of
 from kue.store.redis.record import created_in, read_claimed, with_changes
 from kue.store.redis.sharding import seen_as_arguments
 from kue.store.redis.verbs.pages import types
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
     from kue.store.redis.sharding import Shards
 
-_encode = msgspec.json.Encoder().encode
-
-
 _STATES = frozenset(state.value for state in State)
 
 
@@ -47,7 +44,7 @@ async def update(
 async def _update(db: Shards, change: Change, now: int | None) -> Result:
     shard = db.shard_of(change.job_id)
     while True:
-        record = await _record(db, change.job_id)
+        record = await db.read(shard, "GET", db.keys[shard].job(change.job_id))
         if record is None:
             return Result.GONE
         old, new, priority = _edited(change, record)
@@ -60,12 +57,6 @@ async def _update(db: Shards, change: Change, now: int | None) -> Result:
         )
         if word != b"changed":
             return Result(word.decode())
-
-
-async def _record(db: Shards, job_id: int) -> bytes | None:
-    shard = db.shard_of(job_id)
-    [record] = await db.read_many(shard, [("GET", db.keys[shard].job(job_id))])
-    return record if isinstance(record, bytes) else None
 
 
 async def move(
@@ -87,7 +78,9 @@ async def cancel(
 ) -> list[Reply]:
     check_batch(job_ids, "jobs")
     endings = (tail_of(Cancelled(reason)), tail_of(after_cancel(reason)))
-    return await _change(db, "cancel", job_ids, (*endings, _encode(reason)), seen, now)
+    return await _change(
+        db, "cancel", job_ids, (*endings, encode_json(reason)), seen, now
+    )
 
 
 async def remove(
@@ -150,18 +143,12 @@ def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
             f"the record of job {change.job_id} cannot be read ({exc}); "
             "run kue doctor for details"
         ) from exc
-    changes: dict[str, Any] = {}
-    if change.data is not msgspec.UNSET:
-        changes["data"] = change.data
-    if change.tags is not msgspec.UNSET:
-        changes["tags"] = change.tags
-    if change.max_attempts is not msgspec.UNSET:
-        changes["max_attempts"] = change.max_attempts
-    priority = job.priority
-    if change.priority is not msgspec.UNSET:
-        priority = change.priority
+    fields = ("data", "tags", "max_attempts", "priority")
+    given = {name: getattr(change, name) for name in fields}
+    changes = {k: v for k, v in given.items() if v is not msgspec.UNSET}
+    priority = changes.pop("priority", job.priority)
     spec = msgspec.structs.replace(job.spec, **changes)
-    old, new = with_changes(record, priority=priority, body=body_of(spec))
+    old, new = with_changes(record, priority=priority, body=encode_json(spec))
     return old, new, priority
 
 

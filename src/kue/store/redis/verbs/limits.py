@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from kue.model.names import quote, unquote
+from kue.store.codec import encode_json
 from kue.store.redis.keys import worker_field
 from kue.store.redis.record import read_paused
 from kue.store.redis.wire.client import pairs
@@ -18,13 +17,11 @@ if TYPE_CHECKING:
 
     from kue.store.redis.sharding import Shards
 
-_encode = msgspec.json.Encoder().encode
-
 
 async def pause(db: Shards, request: PauseRequest, *, now: int | None = None) -> None:
     shards, field = _place_of(db, request.type, request.worker)
     # The script writes the opening brace and the time before it.
-    details = _encode({"reason": request.reason, "by": request.by})[1:]
+    details = encode_json({"reason": request.reason, "by": request.by})[1:]
     end = "" if request.until is None else request.until
     for shard in shards:
         await db.run(shard, "pause", field, end, details, now=now)
@@ -61,9 +58,7 @@ async def paused(db: Shards) -> list[Pause]:
 
 async def pauses(db: Shards, moment: int) -> list[Pause]:
     found: dict[bytes, Pause] = {}
-    for shard in range(db.count):
-        key = db.keys[shard].of_shard("paused")
-        [fields] = await db.read_many(shard, [("HGETALL", key)])
+    for fields in await db.read_all("HGETALL", "paused"):
         for target, text in pairs(fields):
             pause = read_paused(target, text)
             if pause.until is None or pause.until > moment:
@@ -81,9 +76,7 @@ async def limit(
 
 async def limits(db: Shards) -> dict[str, Limits]:
     found: dict[str, Limits] = {}
-    for shard in range(db.count):
-        key = db.keys[shard].of_shard("limits")
-        [fields] = await db.read_many(shard, [("HGETALL", key)])
+    for fields in await db.read_all("HGETALL", "limits"):
         for name, text in pairs(fields):
             found[unquote(name.decode())] = _read_limits(text)
     return dict(sorted(found.items()))

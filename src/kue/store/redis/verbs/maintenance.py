@@ -15,6 +15,7 @@ from kue.model import retry_policy
 from kue.model.errors import StoreFull
 from kue.model.schedule import Schedule
 from kue.model.settings import LEASE_MS, Keep
+from kue.store.codec import encode_json
 from kue.store.redis.verbs.add import arguments, link_to_parent, read_added
 from kue.store.redis.verbs.pages import get
 from kue.store.redis.verbs.runs import EXPIRED_TAIL, settle
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Schedule).decode
 
 
@@ -51,10 +51,7 @@ async def tend(
     lease: int = LEASE_MS,
     now: int | None = None,
 ) -> MaintenanceResult:
-    async def one(shard: int) -> MaintenanceResult:
-        return await _tend(db, shard, limit, keep, lease, now)
-
-    passes = await db.on_all(one)
+    passes = await db.on_all(lambda shard: _tend(db, shard, limit, keep, lease, now))
     counts = {
         name: sum(getattr(done, name) for done in passes)
         for name in MaintenanceResult.COUNTS
@@ -182,7 +179,7 @@ async def _fire_one(
     if schedule is None or schedule.next_at > moment:
         return 0  # damaged, or another process was faster
     next_at = schedule.following(moment)
-    new = _encode(msgspec.structs.replace(schedule, next_at=next_at))
+    new = encode_json(msgspec.structs.replace(schedule, next_at=next_at))
     try:
         # The script advances the schedule and adds its job atomically, for the
         # first caller only.  A producer of one call may have a random name.
@@ -222,23 +219,17 @@ async def _relay(db: Shards, shard: int, limit: int, now: int | None) -> int:
         if kind == b"unlink":
             await db.run(db.shard_of(parent), "unlink", parent, job_id)
         else:
-            released += await _notify_end(db, job_id, parent, value, now)
+            [job] = await get(db, [job_id])
+            any_end = 1 if job and job.after_any else 0
+            args = (job_id, parent, value, any_end)
+            released += await db.run(db.shard_of(job_id), "unblock", *args, now=now)
         await db.client.read(keys.root, "HDEL", outbox, field)
     return released
 
 
-async def _notify_end(
-    db: Shards, job_id: int, parent: int, outcome: bytes, now: int | None
-) -> int:
-    home = db.shard_of(job_id)
-    jobs = await get(db, [job_id])
-    any_end = 1 if jobs[0] and jobs[0].after_any else 0
-    return int(await db.run(home, "unblock", job_id, parent, outcome, any_end, now=now))
-
-
 async def schedule(db: Shards, schedule: Schedule) -> None:
     home = db.home_of(schedule.draft.type)
-    text = _encode(schedule)
+    text = encode_json(schedule)
     await db.run(home, "schedule", schedule.name, schedule.next_at, text)
     # It is kept on the shard of its job's type: a change of type moves it.
     for shard in range(db.count):
@@ -252,12 +243,7 @@ async def unschedule(db: Shards, name: str) -> bool:
 
 
 async def schedules(db: Shards) -> list[Schedule]:
-    async def texts_of(shard: int) -> list[bytes]:
-        key = db.keys[shard].of_shard("schedules")
-        [texts] = await db.read_many(shard, [("HVALS", key)])
-        return list(texts)
-
-    replies = await db.on_all(texts_of)
+    replies = await db.read_all("HVALS", "schedules")
     read = [_read_schedule(text) for texts in replies for text in texts]
     found = [schedule for schedule in read if schedule is not None]
     return sorted(found, key=lambda schedule: schedule.name)

@@ -65,12 +65,7 @@ async def _get_in_parts(
 
 
 async def types(db: Shards) -> list[str]:
-    async def read(shard: int) -> list[bytes]:
-        key = db.keys[shard].of_shard("types")
-        [names] = await db.read_many(shard, [("SMEMBERS", key)])
-        return list(names)
-
-    replies = await db.on_all(read)
+    replies = await db.read_all("SMEMBERS", "types")
     return sorted(unquote(name.decode()) for names in replies for name in names)
 
 
@@ -297,20 +292,10 @@ async def _without(
 
 
 def _read(job_id: int, reply: list[Any]) -> Job | None:
-    record, place, where, tries, progress, cancelling, pause = reply
-    if place == b"parked":
+    if reply[1] == b"parked":
         return None
     try:
-        return read_job(
-            job_id,
-            record,
-            place.decode(),
-            where,
-            tries=tries,
-            progress=progress,
-            cancelling=bool(cancelling),
-            pause=pause,
-        )
+        return read_job(job_id, reply)
     except (ValueError, KueError, RecursionError):
         # The record is damaged: kue doctor reports it.
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,31 +18,18 @@ if TYPE_CHECKING:
 
 _decode_error = msgspec.json.Decoder(Error).decode
 _decode_line = msgspec.json.Decoder(LogLine).decode
-#: Order of the counts in the reply of ``count.lua``.
-_COUNTED = (
-    State.WAITING,
-    State.ACTIVE,
-    State.DELAYED,
-    State.COMPLETE,
-    State.FAILED,
-    State.CANCELLED,
-    State.BLOCKED,
-)
 
 
 async def count(db: Shards) -> dict[str, dict[State, int]]:
-    replies = [
-        counted
-        for parts in await db.on_all(lambda shard: _parts(db, shard, "count"))
-        for _, counted in parts
-    ]
+    found = await db.on_all(lambda shard: _parts(db, shard, "count"))
     counts: dict[str, dict[State, int]] = {}
-    size = len(_COUNTED) + 1
-    for reply in replies:
-        for index in range(0, len(reply), size):
-            numbers = reply[index + 1 : index + size]
-            name = unquote(reply[index].decode())
-            counts[name] = dict(zip(_COUNTED, map(int, numbers), strict=True))
+    # Each type is followed by its numbers of jobs, in the order of `State`.
+    size = 1 + len(State)
+    for _, reply in chain(*found):
+        columns = (reply[column::size] for column in range(size))
+        for name, *numbers in zip(*columns, strict=True):
+            by_state = zip(State, map(int, numbers), strict=True)
+            counts[unquote(name.decode())] = dict(by_state)
     return dict(sorted(counts.items()))
 
 
@@ -57,9 +45,7 @@ async def logs(
     db: Shards, job_id: int, start: int = 0, stop: int = -1
 ) -> list[LogLine]:
     shard = db.shard_of(job_id)
-    [lines] = await db.read_many(
-        shard, [("LRANGE", db.keys[shard].log(job_id), start, stop)]
-    )
+    lines = await db.read(shard, "LRANGE", db.keys[shard].log(job_id), start, stop)
     return [_decode_line(line) for line in lines]
 
 
@@ -72,7 +58,7 @@ async def errors(db: Shards, type: str | None = None, *, limit: int = 50) -> Err
     else:
         home = db.home_of(type)
         found = [await _parts(db, home, "error_groups", limit, quote(type))]
-    replies = [reply for parts in found for reply in parts]
+    replies = list(chain(*found))
     groups: list[ErrorGroup] = []
     for _, _, *rows in replies:
         groups += map(_read_group, *(rows[column::5] for column in range(5)))

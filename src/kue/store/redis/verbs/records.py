@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.model.names import quote, unquote
+from kue.store.codec import encode_json
 from kue.store.redis.wire.client import pairs
 from kue.store.validation import check_kept, check_limit, read_act_cursor
 from kue.store.values import RINGS, AuditEntry, AuditPage, KeepRequest
@@ -20,7 +21,6 @@ HOME = 0
 #: Fields scanned in one call.
 _COUNT = 1_000
 
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AuditEntry).decode
 
 
@@ -57,8 +57,8 @@ async def all_kept(db: Shards, room: str, *, now: int | None = None) -> dict[str
     found: dict[str, str] = {}
     cursor = 0
     while True:
-        scan = ("HSCAN", key, cursor, "MATCH", f"{room}:*", "COUNT", _COUNT)
-        [[after, fields]] = await db.read_many(HOME, [scan])
+        options = ("MATCH", f"{room}:*", "COUNT", _COUNT)
+        after, fields = await db.read(HOME, "HSCAN", key, cursor, *options)
         for field, text in pairs(fields):
             value = _value(text, moment)
             if value is not None:
@@ -76,7 +76,7 @@ async def forget(db: Shards, room: str, name: str, *, now: int | None = None) ->
 async def note(db: Shards, act: AuditEntry, *, now: int | None = None) -> int:
     call = secrets.token_hex(8)
     number = await db.run(
-        HOME, "append_audit", act.ring, RINGS[act.ring], call, _encode(act), now=now
+        HOME, "append_audit", act.ring, RINGS[act.ring], call, encode_json(act), now=now
     )
     return int(number)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
@@ -14,19 +14,17 @@ from kue.model.errors import KueError
 from kue.model.job import (
     BEGAN,
     MAX_HISTORY,
-    Cancelled,
     Completed,
+    Ending,
     Error,
     Failed,
     Job,
     Released,
-    Retried,
-    Stalled,
 )
 from kue.model.names import quote
 from kue.model.retry_policy import EXPIRED
 from kue.store.batches import bytes_of_outcome, split
-from kue.store.codec import begun, tail_of
+from kue.store.codec import begun, encode_json, tail_of
 from kue.store.redis.record import read_claimed, read_pause, unreadable
 from kue.store.redis.verbs.stats import write_counts
 from kue.store.redis.wire.client import MAX_BLOCK_SECONDS
@@ -54,21 +52,14 @@ if TYPE_CHECKING:
 
 EXPIRED_TAIL = tail_of(Failed(EXPIRED))
 
-_ENDING = {
-    Completed: "complete",
-    Failed: "failed",
-    Cancelled: "cancelled",
-    Retried: "retry",
-    Released: "released",
-    Stalled: "stalled",
-}
+#: The name of each ending, which is its tag in JSON.
+_ENDING = {kind: str(kind.__struct_config__.tag) for kind in get_args(Ending)}
 #: Most jobs succeed without a result: what is written then, encoded once.
 _NO_RESULT = Completed()
 _NO_RESULT_TAIL = tail_of(_NO_RESULT)
 #: The arguments of ``cycle.lua`` for a claim, when nothing is claimed.
 _NO_CLAIM = ("", 0, "", 0, 0, EXPIRED_TAIL, 0)
 _OVERDUE = {"": "", "lease": "L", "ttl": "T"}
-_encode = msgspec.json.Encoder().encode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
@@ -188,7 +179,7 @@ async def renew(
     held: dict[int, list[Any]] = {shard: [] for shard in range(db.count)}
     for job in request.runs:
         held[db.shard_of(job.id)] += (quote(job.type), job.id, job.token)
-    status = "" if request.info is None else _encode(request.info)
+    status = "" if request.info is None else encode_json(request.info)
 
     async def renew_on(shard: int) -> Any:
         return await db.run(
@@ -314,7 +305,7 @@ async def progress(
         for position in positions:
             one = updates[position]
             created = "" if one.created_at is None else one.created_at
-            args += (one.job_id, one.percent, _encode(one.data), one.token, created)
+            args += (one.job_id, one.percent, encode_json(one.data), one.token, created)
         reply = await db.run(shard, "progress", *args, now=now)
         for position, word in zip(positions, reply, strict=True):
             words[position] = Result(word.decode())
@@ -331,7 +322,7 @@ async def log(
 ) -> Result:
     check_batch(lines, "lines")
     args = [
-        _encode(LogLine(line.text[:MAX_LOG_TEXT], line.level, line.attempt))[1:]
+        encode_json(LogLine(line.text[:MAX_LOG_TEXT], line.level, line.attempt))[1:]
         for line in lines
     ]
     word = await db.run(

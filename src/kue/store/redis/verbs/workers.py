@@ -63,7 +63,7 @@ async def stacks(db: Shards, worker: str, *, now: int | None = None) -> Stacks |
     moment = await db.now() if now is None else now
     shard, name = db.home_of(worker), quote(worker)
     key = db.keys[shard].of_shard("stacks")
-    [[text, at]] = await db.read_many(shard, [("HMGET", key, name, f"{name}:at")])
+    text, at = await db.read(shard, "HMGET", key, name, f"{name}:at")
     if text is None or at is None or int(at) <= moment - STACKS_MS:
         return None
     return Stacks(int(at), text.decode("utf-8", "ignore"))
