@@ -43,13 +43,18 @@ async def live_ids(
         ids: list[int] = []
         for shard in chosen:
             ids += await _live_in(db, shard, start, stop)
-        ids.sort(reverse=descending)
-        if after is not None:
-            ids = [i for i in ids if (i < after if descending else i > after)]
+        ids = in_order(ids, after, descending)
         passed = min(skip, len(ids))
         skip -= passed
         for at in range(passed, len(ids), MAX_BATCH):
             yield ids[at : at + MAX_BATCH]
+
+
+def in_order(ids: Iterable[int], after: int | None, descending: bool) -> list[int]:
+    """Return *ids* in order, from where a page begins."""
+    if after is not None:
+        ids = [i for i in ids if (i < after if descending else i > after)]
+    return sorted(ids, reverse=descending)
 
 
 async def _seek_chunk(

@@ -16,14 +16,14 @@ from kue.model.job import Job, State
 from kue.model.names import quote, unquote
 from kue.store.contract import Store
 from kue.store.redis import job_ids_by_type
-from kue.store.redis.job_ids import live_ids
+from kue.store.redis.job_ids import in_order, live_ids
 from kue.store.redis.job_ids_by_type import IDS_PER_CALL, ids_of, owned, size_of
 from kue.store.redis.record import read_job
 from kue.store.validation import InvalidCall, check_batch, check_limit, read_cursor
 from kue.store.values import MAX_BATCH, MAX_PAGE_BYTES, Page, PageRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from kue.store.redis.sharding import Shards
 
@@ -81,9 +81,9 @@ async def page(db: Shards, request: PageRequest) -> Page:
     elif state is None and type is not None:
         if await size_of(db, type) > job_ids_by_type.FEW:
             return await _page_of_large(db, request, type, after)
-        ids = _without(ids_of(db, type, after, descending), request.skip)
+        ids = _batches(await ids_of(db, type), request, after)
     elif state is State.ACTIVE:
-        ids = _without(_active_ids(db, type, after, descending), request.skip)
+        ids = _batches(await _active_ids(db, type), request, after)
     else:
         assert state is not None
         wanted = [type] if type is not None else await types(db)
@@ -245,10 +245,16 @@ class _StateIds:
 # -- running jobs, and jobs of a type ------------------------------------------
 
 
-async def _active_ids(
-    db: Shards, job_type: str | None, after: int | None, descending: bool
+async def _batches(
+    ids: Iterable[int], request: PageRequest, after: int | None
 ) -> AsyncIterator[list[int]]:
-    """Yield ids of running jobs; there are never more than workers have slots."""
+    ordered = in_order(ids, after, request.descending)
+    for at in range(request.skip, len(ordered), MAX_BATCH):
+        yield ordered[at : at + MAX_BATCH]
+
+
+async def _active_ids(db: Shards, job_type: str | None) -> list[int]:
+    """Return ids of running jobs; there are never more than workers have slots."""
     wanted = [job_type] if job_type is not None else await types(db)
     ids: list[int] = []
     for shard, names in db.homes(wanted).items():
@@ -257,8 +263,7 @@ async def _active_ids(
             shard, [("HKEYS", keys.of_type(name, "active")) for name in names]
         )
         ids += [int(job_id) for reply in replies for job_id in reply]
-    for part in job_ids_by_type.in_order(ids, after, descending):
-        yield part
+    return ids
 
 
 async def _page_of_large(
@@ -271,24 +276,27 @@ async def _page_of_large(
     it.  After very many that do not, the page ends early, unless some are to be
     skipped.
     """
-    walk = job_ids_by_type.Walk(None if request.skip else job_ids_by_type.MAX_PASSED)
     home = [db.home_of(job_type)]
-    ids = live_ids(db, after, descending=request.descending, shards=home)
-    own = _without(owned(db, job_type, walk.along(ids)), request.skip)
-    page = await _collect(db, own, request)
-    if page.cursor is None and walk.stopped_at is not None:
-        return Page(page.jobs, f"0:{walk.stopped_at}")
+    stopped_at: int | None = None
+
+    async def own_ids() -> AsyncIterator[list[int]]:
+        nonlocal stopped_at
+        passed, skip = 0, request.skip
+        async for ids in live_ids(
+            db, after, descending=request.descending, shards=home
+        ):
+            own = await owned(db, job_type, ids)
+            yield own[skip:]
+            skip = max(0, skip - len(own))
+            passed += len(ids)
+            if not request.skip and passed >= job_ids_by_type.MAX_PASSED:
+                stopped_at = ids[-1]
+                return
+
+    page = await _collect(db, own_ids(), request)
+    if page.cursor is None and stopped_at is not None:
+        return Page(page.jobs, f"0:{stopped_at}")
     return page
-
-
-async def _without(
-    batches: AsyncIterator[list[int]], skip: int
-) -> AsyncIterator[list[int]]:
-    """Yield *batches* without the first *skip* ids."""
-    async for ids in batches:
-        passed = min(skip, len(ids))
-        skip -= passed
-        yield ids[passed:]
 
 
 def _read(job_id: int, reply: list[Any]) -> Job | None:
