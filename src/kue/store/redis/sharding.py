@@ -13,10 +13,9 @@ from kue.store.redis.wire.server_check import ServerInfo, probe, verify
 from kue.store.redis.wire.url import read_url
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from kue.model.settings import Settings
-    from kue.store.values import ExpectedState
 
 T = TypeVar("T")
 
@@ -168,36 +167,3 @@ class Shards:
         for job_type in types:
             homes.setdefault(self.home_of(job_type), []).append(job_type)
         return homes
-
-    async def run_on_jobs(
-        self,
-        script: str,
-        job_ids: Sequence[int],
-        *args: Any,
-        seen: Mapping[int, ExpectedState],
-        size: int,
-        now: int | None = None,
-    ) -> list[list[bytes]]:
-        """Run an operator's script on jobs; it returns *size* values per job."""
-        answers: list[list[bytes]] = [[] for _ in job_ids]
-        for shard, positions in self.by_shard(job_ids).items():
-            while positions:
-                jobs: list[Any] = []
-                for position in positions:
-                    job_id = job_ids[position]
-                    jobs += job_id, *seen_as_arguments(seen.get(job_id))
-                # It stops at as many as it may touch: see lib/given_jobs.lua.
-                reply = await self.run(shard, script, *args, *jobs, now=now)
-                count = len(reply) // size
-                for index, position in enumerate(positions[:count]):
-                    answers[position] = reply[index * size : (index + 1) * size]
-                positions = positions[count:]
-        return answers
-
-
-def seen_as_arguments(seen: ExpectedState | None) -> tuple[int | str, str]:
-    """Return what the caller saw of a job as ``lib/expected_state.lua`` expects it."""
-    created_at, ending = (None, None) if seen is None else seen
-    # "-", with which no line begins, stands for a job that had not ended.
-    mark = "" if ending is None else ending or "-"
-    return "" if created_at is None else created_at, mark

@@ -12,12 +12,12 @@ from kue.model.names import quote
 from kue.model.retry_policy import after_cancel
 from kue.store.codec import encode_json, tail_of
 from kue.store.redis.record import created_in, read_claimed, with_changes
-from kue.store.redis.sharding import seen_as_arguments
 from kue.store.redis.verbs.pages import types
 from kue.store.validation import InvalidCall, check_batch, check_limit, check_move
 from kue.store.values import (
     MAX_BATCH,
     NOTHING_SEEN,
+    UNSEEN,
     Change,
     ExpectedState,
     MoveRequest,
@@ -48,7 +48,7 @@ async def _update(db: Shards, change: Change, now: int | None) -> Result:
         if record is None:
             return Result.GONE
         old, new, priority = _edited(change, record)
-        created_at, ending = seen_as_arguments(change.seen)
+        created_at, ending = _seen_as_arguments(change.seen)
         # The creation time is in the header, which the script compares as well.
         if created_at not in ("", created_in(old)):
             return Result.GONE
@@ -99,8 +99,20 @@ async def _change(
     seen: Mapping[int, ExpectedState],
     now: int | None,
 ) -> list[Reply]:
-    answers = await db.run_on_jobs(script, job_ids, *args, seen=seen, size=2, now=now)
-    return [_reply(answer) for answer in answers]
+    replies: dict[int, Reply] = {}
+    for shard, positions in db.by_shard(job_ids).items():
+        while positions:
+            jobs: list[Any] = []
+            for position in positions:
+                job_id = job_ids[position]
+                jobs += job_id, *_seen_as_arguments(seen.get(job_id, UNSEEN))
+            # It stops at as many as it may touch: see lib/given_jobs.lua.
+            answer = await db.run(shard, script, *args, *jobs, now=now)
+            words, details = answer[::2], answer[1::2]
+            for position, *reply in zip(positions, words, details, strict=False):
+                replies[position] = _reply(*reply)
+            positions = positions[len(words) :]
+    return [replies[position] for position in range(len(job_ids))]
 
 
 async def clear(
@@ -152,10 +164,18 @@ def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
     return old, new, priority
 
 
-def _reply(answer: list[bytes]) -> Reply:
-    word, detail = Result(answer[0].decode()), answer[1].decode()
+def _reply(result: bytes, explanation: bytes) -> Reply:
+    word, detail = Result(result.decode()), explanation.decode()
     if word is Result.HELD:
         return Reply(word, holder=int(detail))
     if word is Result.REFUSED and detail in _STATES:
         return Reply(word, State(detail))
     return Reply(word)
+
+
+def _seen_as_arguments(seen: ExpectedState) -> tuple[int | str, str]:
+    """Return what the caller saw of a job as ``lib/expected_state.lua`` expects it."""
+    created_at, ending = seen
+    # "-", with which no line begins, stands for a job that had not ended.
+    mark = "" if ending is None else ending or "-"
+    return "" if created_at is None else created_at, mark

@@ -23,12 +23,24 @@ async def workers(db: Shards, *, now: int | None = None) -> list[WorkerStatus]:
     info: dict[str, dict[str, Any]] = {}
     active: Counter[str] = Counter()
     paused = {pause.worker for pause in await pauses(db, moment)}
-    for shard in range(db.count):
-        known, statuses, runs = await _workers_of(db, shard)
-        for name, deadline in known.items():
+    for shard, keys in enumerate(db.keys):
+        leases, statuses, types = await db.read_many(
+            shard,
+            [
+                ("ZRANGE", keys.of_shard("workers"), 0, -1, "WITHSCORES"),
+                ("HGETALL", keys.of_shard("info")),
+                ("SMEMBERS", keys.of_shard("types")),
+            ],
+        )
+        for quoted, score in pairs(leases):
+            name, deadline = unquote(quoted.decode()), int(float(score))
             deadlines[name] = max(deadline, deadlines.get(name, deadline))
-        info.update(statuses)
-        active.update(runs)
+        info.update((unquote(k.decode()), _info(v)) for k, v in pairs(statuses))
+        names = [unquote(quoted.decode()) for quoted in types]
+        runs = await db.read_many(
+            shard, [("HVALS", keys.of_type(name, "active")) for name in names]
+        )
+        active.update(_owner(token) for tokens in runs for token in tokens)
     # The deadline of a worker that left is the time it did, negated.
     return [
         WorkerStatus(
@@ -67,31 +79,6 @@ async def stacks(db: Shards, worker: str, *, now: int | None = None) -> Stacks |
     if text is None or at is None or int(at) <= moment - STACKS_MS:
         return None
     return Stacks(int(at), text.decode("utf-8", "ignore"))
-
-
-async def _workers_of(
-    db: Shards, shard: int
-) -> tuple[dict[str, int], dict[str, dict[str, Any]], Counter[str]]:
-    keys = db.keys[shard]
-    reply = await db.read_many(
-        shard,
-        [
-            ("ZRANGE", keys.of_shard("workers"), 0, -1, "WITHSCORES"),
-            ("HGETALL", keys.of_shard("info")),
-            ("SMEMBERS", keys.of_shard("types")),
-        ],
-    )
-    known = {unquote(k.decode()): int(float(v)) for k, v in pairs(reply[0])}
-    statuses = {unquote(k.decode()): _info(v) for k, v in pairs(reply[1])}
-    runs = await db.read_many(
-        shard,
-        [
-            ("HVALS", keys.of_type(unquote(name.decode()), "active"))
-            for name in reply[2]
-        ],
-    )
-    owners = Counter(_owner(token) for tokens in runs for token in tokens)
-    return known, statuses, owners
 
 
 def _info(text: bytes) -> dict[str, Any]:
