@@ -73,17 +73,14 @@ async def _seek_chunk(
     return first, last, skip
 
 
-async def _counts(db: Shards, chunks: Iterable[int]) -> list[int]:
+async def _counts(db: Shards, chunks: range) -> list[int]:
     """Return the number of jobs in each of *chunks*, over all shards."""
-    wanted = list(chunks)
-
-    async def read(shard: int) -> list[int]:
-        keys = db.keys[shard]
-        return await db.read_many(
-            shard, [("BITCOUNT", keys.live(chunk)) for chunk in wanted]
+    replies = await db.on_all(
+        lambda shard: db.read_many(
+            shard, [("BITCOUNT", db.keys[shard].live(chunk)) for chunk in chunks]
         )
-
-    return [sum(counts) for counts in zip(*await db.on_all(read), strict=True)]
+    )
+    return [sum(counts) for counts in zip(*replies, strict=True)]
 
 
 async def _last_chunk(db: Shards) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from kue.model.names import quote, unquote
 from kue.store.codec import encode_json
 from kue.store.redis.keys import worker_field
@@ -70,7 +72,8 @@ async def limit(
     db: Shards, type: str, limits: Limits | None, *, now: int | None = None
 ) -> None:
     check_limits(limits)
-    text = "" if limits is None else _write_limits(limits)
+    values = () if limits is None else msgspec.structs.astuple(limits)
+    text = " ".join("-" if value is None else str(value) for value in values)
     await db.run(db.home_of(type), "limit", quote(type), text, now=now)
 
 
@@ -84,11 +87,6 @@ async def limits(db: Shards) -> dict[str, Limits]:
 
 def _sort_key(pause: Pause) -> tuple[bool, str]:
     return pause.worker is not None, pause.worker or pause.type or ""
-
-
-def _write_limits(limits: Limits) -> str:
-    values = (limits.concurrency, limits.rate, limits.per, limits.per_key)
-    return " ".join("-" if value is None else str(value) for value in values)
 
 
 def _read_limits(text: bytes) -> Limits:

@@ -259,7 +259,5 @@ def _read_schedule(text: bytes) -> Schedule | None:
 
 
 def _rules(keep: Keep | None) -> str:
-    if keep is None:
-        return ""
-    values = (getattr(keep, name) for name in Keep.__struct_fields__)
+    values = () if keep is None else msgspec.structs.astuple(keep)
     return ",".join("-" if value is None else str(value) for value in values)

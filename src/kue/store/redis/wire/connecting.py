@@ -81,8 +81,19 @@ class Connector:
 
     def _make(self, node: Node) -> Any:
         address = self._address
-        options = {
-            **_options(),
+        options: dict[str, Any] = {
+            # Every call here has its own deadline.  With redis-py's timeout, a write
+            # goes through asyncio.wait_for, which before Python 3.12 loses a
+            # cancellation that coincides with the end of the wait: callers would hang
+            # past their deadline.
+            "socket_timeout": None,
+            "socket_connect_timeout": CONNECT_TIMEOUT_SECONDS,
+            "socket_keepalive": True,
+            "retry": Retry(NoBackoff(), 0),
+            "retry_on_error": [],
+            # Replies as plain lists, the same from every server version.
+            "protocol": 2,
+            **DRIVER,
             **address.tls,
             "username": address.username,
             "password": address.password,
@@ -108,19 +119,3 @@ class Connector:
             )
         host, port = await self._sentinel.discover_master(address.service)
         return host.decode() if isinstance(host, bytes) else host, int(port)
-
-
-def _options() -> dict[str, Any]:
-    return {
-        # Every call here has its own deadline.  With redis-py's timeout, a write goes
-        # through asyncio.wait_for, which before Python 3.12 loses a cancellation that
-        # coincides with the end of the wait: callers would hang past their deadline.
-        "socket_timeout": None,
-        "socket_connect_timeout": CONNECT_TIMEOUT_SECONDS,
-        "socket_keepalive": True,
-        "retry": Retry(NoBackoff(), 0),
-        "retry_on_error": [],
-        # Replies as plain lists, the same from every server version.
-        "protocol": 2,
-        **DRIVER,
-    }
