@@ -29,7 +29,7 @@ from tests.support.servers import RedisServer
 from kue.aio.retry import StoreRetry
 from kue.model.draft import draft
 from kue.model.job import Completed, State
-from kue.model.settings import LEASE_MS, Keep, load
+from kue.model.settings import Keep, Settings, load
 from kue.store import store_for
 from kue.store.redis.scripts import load as script
 from kue.store.redis.scripts import names as script_names
@@ -42,6 +42,7 @@ from kue.store.values import (
     PauseRequest,
     RemoveRequest,
 )
+from kue.worker.context import WorkerContext
 from kue.worker.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -261,14 +262,8 @@ async def _start_maintenance(bench: Bench, stack: AsyncExitStack, workers: int) 
     for _ in range(workers):
         store = bench.store()
         stack.push_async_callback(store.close)
-        service = Maintenance(
-            store,
-            keep=Keep(),
-            lease=LEASE_MS,
-            store_retry=StoreRetry("bench"),
-            sleep=asyncio.sleep,
-        )
-        task = tasks.create_task(service.run())
+        context = WorkerContext("bench", store, StoreRetry("bench"), Settings(), [])
+        task = tasks.create_task(Maintenance(context).run())
         stack.callback(task.cancel)
 
 

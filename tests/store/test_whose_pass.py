@@ -9,9 +9,10 @@ import pytest
 from kue.aio.retry import StoreRetry
 from kue.model.draft import draft
 from kue.model.job import State
-from kue.model.settings import LEASE_MS, Keep
+from kue.model.settings import Settings
 from kue.store.contract import Store
 from kue.store.values import RenewRequest
+from kue.worker.context import WorkerContext
 from kue.worker.heartbeat import Heartbeat
 from kue.worker.maintenance import ELSEWHERE_SECONDS, Maintenance
 from tests.support.jobs import SECOND, T0, add, add_one, state_of
@@ -62,24 +63,11 @@ async def test_who_rests_is_woken_by_its_heartbeat_when_nobody_makes_the_passes(
     store: Store, other_store: Store
 ) -> None:
     rest = Rest()
-    upkeep = Maintenance(
-        other_store,
-        keep=Keep(),
-        lease=LEASE_MS,
-        store_retry=StoreRetry("test"),
-        sleep=rest.sleep,
+    context = WorkerContext(
+        "w1", other_store, StoreRetry("test"), Settings(), [], rest.sleep
     )
-    heart = Heartbeat(
-        other_store,
-        [],
-        worker="w1",
-        lease=LEASE_MS,
-        store_retry=StoreRetry("test"),
-        info=dict,
-        sleep=asyncio.sleep,
-        handle_order=ignore,
-        on_overdue=upkeep.wake,
-    )
+    upkeep = Maintenance(context)
+    heart = Heartbeat(context, info=dict, handle_order=ignore, on_overdue=upkeep.wake)
     await add(store, [draft(name) for name in TYPES], now=await store.now())
     resting = asyncio.create_task(upkeep.run())
     try:

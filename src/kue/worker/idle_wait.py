@@ -12,8 +12,7 @@ from kue.store.values import Claim, Claimed, ClaimRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.aio.retry import StoreRetry
-    from kue.store.contract import Store
+    from kue.worker.context import WorkerContext
     from kue.worker.lane import Lane
 
 #: The store wakes us for any new work; this is only how long one call may last.
@@ -33,21 +32,11 @@ class IdleWait:
     """
 
     def __init__(
-        self,
-        store: Store,
-        lanes: Sequence[Lane],
-        store_retry: StoreRetry,
-        became_idle: asyncio.Event,
-        *,
-        worker: str,
-        lease: int,
-        claims: bool,
+        self, context: WorkerContext, became_idle: asyncio.Event, *, claims: bool
     ) -> None:
-        self._store = store
-        self._store_retry = store_retry
-        self._lanes = lanes
-        self._worker = worker
-        self._lease = lease
+        self._context = context
+        self._store = context.store
+        self._store_retry = context.store_retry
         self._claims = claims
         #: Types that a call to the store waits for.
         self._waiting: set[str] = set()
@@ -91,7 +80,7 @@ class IdleWait:
     def _idle(self) -> list[Lane]:
         return [
             lane
-            for lane in self._lanes
+            for lane in self._context.lanes
             if lane.is_empty
             and lane.type not in self._waiting
             and (lane.spare or not self._claims)
@@ -145,10 +134,7 @@ class IdleWait:
         failure: BaseException | None = None
         try:
             claimed = await self._store.stand_by(
-                ClaimRequest(
-                    types, limit, worker=self._worker, claim=claim, lease=self._lease
-                ),
-                timeout=_seconds(lanes),
+                self._request(types, limit, claim), timeout=_seconds(lanes)
             )
         except (Exception, asyncio.CancelledError) as exc:
             # It may have got jobs, which nobody would run and whose lease our own
@@ -165,14 +151,19 @@ class IdleWait:
         try:
             return await self._store_retry.persist(
                 f"wait {types[0]}",
-                lambda: self._store.claim(
-                    ClaimRequest(
-                        types, 0, worker=self._worker, claim=claim, lease=self._lease
-                    )
-                ),
+                lambda: self._store.claim(self._request(types, 0, claim)),
             )
         finally:
             self._recovering.discard(call)
+
+    def _request(self, types: list[str], limit: int, claim: Claim) -> ClaimRequest:
+        return ClaimRequest(
+            types,
+            limit,
+            worker=self._context.name,
+            claim=claim,
+            lease=self._context.settings.lease,
+        )
 
 
 def _seconds(lanes: Sequence[Lane]) -> float:

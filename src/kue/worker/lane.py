@@ -36,10 +36,9 @@ from kue.worker.work_hints import WorkAvailability
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from kue.aio.retry import StoreRetry
     from kue.model.job import Ending, Job
     from kue.model.payload import JSON
-    from kue.store.contract import Store
+    from kue.worker.context import WorkerContext
     from kue.worker.run_services import RunServices
     from kue.worker.slots import SlotBudget, SlotClaimant
     from kue.worker.solo_runs import SoloRuns
@@ -85,10 +84,7 @@ class Processor(NamedTuple):
 class LaneContext(NamedTuple):
     """What all lanes of a worker share."""
 
-    store: Store
-    store_retry: StoreRetry
-    worker: str
-    lease: int
+    worker: WorkerContext
     run_services: RunServices
     budget: SlotBudget
     solo_runs: SoloRuns
@@ -113,8 +109,10 @@ class Lane:
         self.claimant = claimant
         self.timings = RunTimings(processor.type)
         self._context = context
-        self._store = context.store
-        self._store_retry = context.store_retry
+        self._worker = context.worker.name
+        self._lease = context.worker.settings.lease
+        self._store = context.worker.store
+        self._store_retry = context.worker.store_retry
         self._budget = context.budget
         self._solo_runs = context.solo_runs
         self._types = (processor.type,)
@@ -324,9 +322,9 @@ class Lane:
                 ClaimRequest(
                     self._types,
                     room,
-                    worker=self._context.worker,
+                    worker=self._worker,
                     claim=claim,
-                    lease=self._context.lease,
+                    lease=self._lease,
                 ),
             ),
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kue.model.job import State
@@ -19,12 +19,9 @@ from kue.model.retry_policy import after_lost_ending
 from kue.store.values import MAX_BATCH, Outcome, PageRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kue.aio.retry import StoreRetry
     from kue.model.job import Job
     from kue.store.contract import Store
-    from kue.worker.lane import Lane
+    from kue.worker.context import WorkerContext
 
 logger = logging.getLogger(__name__)
 
@@ -35,55 +32,49 @@ CHECK_SECONDS = 1.0
 PATIENCE_SECONDS = 30.0
 
 
-@dataclass(eq=False)
-class LostSettles:
-    """Releases jobs that, according to the store, run here but do not."""
+async def release_lost(context: WorkerContext) -> None:
+    """Compare each time the connection was lost and is back, until cancelled."""
+    losses = context.store.losses
+    while True:
+        await asyncio.sleep(CHECK_SECONDS)
+        if context.store.losses != losses:
+            losses = context.store.losses
+            await context.store_retry.persist(
+                "lost endings", partial(_compare, context)
+            )
 
-    store: Store
-    lanes: Sequence[Lane]
-    _: KW_ONLY
-    worker: str
-    store_retry: StoreRetry
 
-    async def run(self) -> None:
-        """Compare each time the connection was lost and is back, until cancelled."""
-        losses = self.store.losses
+async def _compare(context: WorkerContext) -> None:
+    suspects = {job.token for job in await _unknown(context)}
+    if not suspects:
+        return
+    await asyncio.sleep(PATIENCE_SECONDS)
+    lost = [job for job in await _unknown(context) if job.token in suspects]
+    for start in range(0, len(lost), MAX_BATCH):
+        await _release(context.store, lost[start : start + MAX_BATCH])
+
+
+async def _unknown(context: WorkerContext) -> list[Job]:
+    """Return the jobs that, according to the store, run here but do not."""
+    found: list[Job] = []
+    for lane in context.lanes:
+        cursor: str | None = None
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
-            if self.store.losses != losses:
-                losses = self.store.losses
-                await self.store_retry.persist("lost endings", self._compare)
+            page = await context.store.page(
+                PageRequest(State.ACTIVE, lane.type, limit=MAX_BATCH, cursor=cursor)
+            )
+            found += (job for job in page.jobs if job.worker == context.name)
+            cursor = page.cursor
+            if cursor is None:
+                break
+    known = {run.id for lane in context.lanes for run in lane.runs}
+    return [job for job in found if job.id not in known]
 
-    async def _compare(self) -> None:
-        suspects = {job.token for job in await self._unknown()}
-        if not suspects:
-            return
-        await asyncio.sleep(PATIENCE_SECONDS)
-        lost = [job for job in await self._unknown() if job.token in suspects]
-        for start in range(0, len(lost), MAX_BATCH):
-            await self._release(lost[start : start + MAX_BATCH])
 
-    async def _unknown(self) -> list[Job]:
-        """Return the jobs that, according to the store, run here but do not."""
-        found: list[Job] = []
-        for lane in self.lanes:
-            cursor: str | None = None
-            while True:
-                page = await self.store.page(
-                    PageRequest(State.ACTIVE, lane.type, limit=MAX_BATCH, cursor=cursor)
-                )
-                found += (job for job in page.jobs if job.worker == self.worker)
-                cursor = page.cursor
-                if cursor is None:
-                    break
-        known = {run.id for lane in self.lanes for run in lane.runs}
-        return [job for job in found if job.id not in known]
-
-    async def _release(self, jobs: list[Job]) -> None:
-        logger.warning(
-            "the store lost how %d runs ended; releasing jobs %s",
-            len(jobs),
-            ", ".join(str(job.id) for job in jobs),
-        )
-        outcomes = [Outcome(job, after_lost_ending(job)) for job in jobs]
-        await self.store.settle(outcomes)
+async def _release(store: Store, jobs: list[Job]) -> None:
+    logger.warning(
+        "the store lost how %d runs ended; releasing jobs %s",
+        len(jobs),
+        ", ".join(str(job.id) for job in jobs),
+    )
+    await store.settle([Outcome(job, after_lost_ending(job)) for job in jobs])

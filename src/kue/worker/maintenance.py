@@ -6,15 +6,11 @@ import asyncio
 import logging
 import random
 import time
-from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kue.aio.retry import StoreRetry
-    from kue.model.settings import Keep
-    from kue.store.contract import Store
     from kue.store.values import MaintenanceResult
-    from kue.worker.heartbeat import Sleep
+    from kue.worker.context import WorkerContext
 
 logger = logging.getLogger(__name__)
 
@@ -32,18 +28,11 @@ LOSS_SECONDS = 1.0
 MAINTENANCE_JITTER = 0.2
 
 
-@dataclass(eq=False)
 class Maintenance:
     """Maintenance of the store: promotes, rescues, expires, prunes, fires schedules."""
 
-    store: Store
-    _: KW_ONLY
-    keep: Keep
-    lease: int
-    store_retry: StoreRetry
-    sleep: Sleep
-
-    def __post_init__(self) -> None:
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
         self._is_overdue = asyncio.Event()
 
     def wake(self) -> None:
@@ -54,15 +43,15 @@ class Maintenance:
         """Make passes until cancelled, each second or at once while there is more."""
         while True:
             self._is_overdue.clear()
-            result = await self.store_retry.persist("maintenance", self._pass)
+            result = await self._context.store_retry.persist("maintenance", self._pass)
             if result.elsewhere:
                 await self._rest_until_overdue()
             elif not result.more:
                 rests = QUIET_RESTS if result.quiet else 1
-                await self.sleep(_scattered(MAINTENANCE_SECONDS * rests))
+                await self._context.sleep(_scattered(MAINTENANCE_SECONDS * rests))
 
     async def _rest_until_overdue(self) -> None:
-        rest = asyncio.ensure_future(self.sleep(_scattered(ELSEWHERE_SECONDS)))
+        rest = asyncio.ensure_future(self._context.sleep(_scattered(ELSEWHERE_SECONDS)))
         overdue = asyncio.ensure_future(self._is_overdue.wait())
         try:
             await asyncio.wait([rest, overdue], return_when=asyncio.FIRST_COMPLETED)
@@ -71,34 +60,32 @@ class Maintenance:
             overdue.cancel()
 
     async def _pass(self) -> MaintenanceResult:
-        result = await self.store.tend(keep=self.keep, lease=self.lease)
+        settings = self._context.settings
+        result = await self._context.store.tend(
+            keep=settings.keep, lease=settings.lease
+        )
         if result:
             logger.debug("maintenance: %s", result)
         return result
 
 
-class StoreCheck:
-    """Verifies that the store is still the one that was opened, and usable."""
+async def check_store(context: WorkerContext) -> None:
+    """
+    Verify that the store is still the one that was opened, and usable.
 
-    def __init__(self, store: Store, *, store_retry: StoreRetry) -> None:
-        self._store = store
-        self._store_retry = store_retry
-        self._losses = store.losses
-
-    async def run(self) -> None:
-        """Check each minute, and when the connection was lost and is back."""
-        while True:
-            await self._rest()
-            self._losses = self._store.losses
-            await self._store_retry.persist("store", self._store.verify)
-
-    async def _rest(self) -> None:
+    Each minute, and when the connection was lost and is back, until cancelled.
+    """
+    store = context.store
+    losses = store.losses
+    while True:
         until = time.monotonic() + _scattered(CHECK_SECONDS)
-        while self._store.losses == self._losses:
+        while store.losses == losses:
             # No event announces a loss: most callers only see a slow reply.
             await asyncio.sleep(min(CHECK_SECONDS, LOSS_SECONDS))
             if time.monotonic() >= until:
-                return
+                break
+        losses = store.losses
+        await context.store_retry.persist("store", store.verify)
 
 
 def _scattered(seconds: float) -> float:

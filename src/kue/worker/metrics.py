@@ -14,13 +14,9 @@ from kue.model.histogram import Timing, bucket, ready_at
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kue.model.job import Job
-    from kue.store.contract import Store
     from kue.worker.active_run import ActiveRun
-    from kue.worker.heartbeat import Sleep
-    from kue.worker.lane import Lane
+    from kue.worker.context import WorkerContext
 
 logger = logging.getLogger(__name__)
 
@@ -63,16 +59,14 @@ class RunTimings:
 class TimingReporter:
     """Reports how long jobs waited and ran, every few seconds if any did."""
 
-    def __init__(self, store: Store, lanes: Sequence[Lane], *, sleep: Sleep) -> None:
-        self._store = store
-        self._lanes = lanes
-        self._sleep = sleep
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
         self._log = ThrottledLog(logger)
 
     async def run(self) -> None:
         """Report until cancelled."""
         while True:
-            await self._sleep(TIMING_SECONDS)
+            await self._context.sleep(TIMING_SECONDS)
             await self._report()
 
     async def close(self) -> None:
@@ -82,13 +76,13 @@ class TimingReporter:
                 await self._report()
 
     async def _report(self) -> None:
-        taken = [lane.timings.take() for lane in self._lanes]
+        taken = [lane.timings.take() for lane in self._context.lanes]
         timings = [timing for timing in taken if timing is not None]
         # What cannot be reported is dropped: numbers from an outage would be counted in
         # the wrong minute, and nothing depends on them.
         try:
             for start in range(0, len(timings), MAX_BATCH):
-                await self._store.measure(timings[start : start + MAX_BATCH])
+                await self._context.store.measure(timings[start : start + MAX_BATCH])
         except (StoreUnavailable, StoreFull) as exc:
             logger.debug("timings dropped: %s", exc)
         except Exception as exc:

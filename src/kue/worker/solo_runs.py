@@ -22,13 +22,11 @@ from kue.model.retry_policy import ALONE_MS
 from kue.store.values import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from kue.aio.retry import StoreRetry
     from kue.model.job import Job
-    from kue.store.contract import Store
     from kue.worker.active_run import ActiveRun
-    from kue.worker.lane import Lane
+    from kue.worker.context import WorkerContext
 
 logger = logging.getLogger(__name__)
 
@@ -40,16 +38,10 @@ PAUSED = Released(reason="its type was paused before it could run alone")
 class SoloRuns:
     """Decides when such runs begin; while there are any, no lane claims jobs."""
 
-    def __init__(
-        self,
-        store: Store,
-        lanes: Sequence[Lane],
-        store_retry: StoreRetry,
-        on_start: Callable[[], None],
-    ) -> None:
-        self._store = store
-        self._lanes = lanes
-        self._store_retry = store_retry
+    def __init__(self, context: WorkerContext, on_start: Callable[[], None]) -> None:
+        self._store = context.store
+        self._store_retry = context.store_retry
+        self._lanes = context.lanes
         #: Called when claims must stop, including those that wait in the store.
         self._on_start = on_start
         #: Runs that must run alone, in order.  Only the first may have begun.

@@ -17,11 +17,8 @@ from kue.model.version import version
 from kue.worker import executor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kue.aio.retry import StoreRetry
     from kue.worker.active_run import ActiveRun
-    from kue.worker.lane import Lane
+    from kue.worker.context import WorkerContext
 
 logger = logging.getLogger(__name__)
 _STATM = Path("/proc/self/statm")
@@ -53,23 +50,23 @@ class WorkerLoopMonitor(LoopMonitor):
 class StatusCollector:
     """Collects the status of this worker and process."""
 
-    def __init__(self, lanes: Sequence[Lane], store_retry: StoreRetry) -> None:
-        self._lanes = lanes
-        self._store_retry = store_retry
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
         self._started_at = time.time_ns() // 1_000_000
         self.loop_monitor: WorkerLoopMonitor | None = None
 
     def __call__(self) -> dict[str, Any]:
+        lanes = self._context.lanes
         return {
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "version": version(),
             "started_at": self._started_at,
-            "slots": {lane.type: lane.processor.slots for lane in self._lanes},
-            "running": sum(len(lane.runs) for lane in self._lanes),
-            "done": sum(lane.done for lane in self._lanes),
+            "slots": {lane.type: lane.processor.slots for lane in lanes},
+            "running": sum(len(lane.runs) for lane in lanes),
+            "done": sum(lane.done for lane in lanes),
             "memory": memory(),
-            "trouble": self._store_retry.trouble,
+            "trouble": self._context.store_retry.trouble,
             **self._health(),
         }
 

@@ -9,8 +9,7 @@ import os
 import secrets
 import socket
 from contextlib import AsyncExitStack
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 import msgspec
 
@@ -18,12 +17,13 @@ from kue.aio.retry import MAX_BUGS, StoreRetry
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
 from kue.model.names import check_path_name
-from kue.worker.heartbeat import HandleOrder, Heartbeat, Sleep, heartbeat_thread
+from kue.worker.context import Sleep, WorkerContext
+from kue.worker.heartbeat import HandleOrder, Heartbeat
 from kue.worker.idle_wait import IdleWait
 from kue.worker.lane import LOOPS_PER_LANE, Lane, LaneContext, Processor
 from kue.worker.log_capture import captured
-from kue.worker.lost_endings import LostSettles
-from kue.worker.maintenance import Maintenance, StoreCheck
+from kue.worker.lost_endings import release_lost
+from kue.worker.maintenance import Maintenance, check_store
 from kue.worker.metrics import TimingReporter
 from kue.worker.run_services import RunServices
 from kue.worker.slots import SlotBudget, SlotClaimant
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from kue.store.values import Outcome
 
 logger = logging.getLogger(__name__)
+
+Ts = TypeVarTuple("Ts")
 
 GRACE_SECONDS = 30.0
 IDLE_GRACE_SECONDS = 1.0
@@ -90,14 +92,15 @@ class Worker:
         )
         self.processors = tuple(processors)
         self._store = store
+        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS)
         self._settings = settings
         self._options = options
         self._on_failed = on_failed
-        self._sleep = sleep
-        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS)
-        #: One per type, from the start of `run`.
         self._lanes: list[Lane] = []
-        self.status = StatusCollector(self._lanes, self._store_retry)
+        self._context = WorkerContext(
+            self.name, store, self._store_retry, settings, self._lanes, sleep
+        )
+        self.status = StatusCollector(self._context)
         self._stopping = asyncio.Event()
         #: Stop now, without further grace.
         self._stopping_now = asyncio.Event()
@@ -184,24 +187,29 @@ class Worker:
             idle_wait, solo_runs = self._build_lanes(run_services)
             handle_order = self._order_handler(run_services)
             stack.push_async_callback(self._deregister)
-            timings = TimingReporter(self._store, self._lanes, sleep=self._sleep)
+            timings = TimingReporter(self._context)
             stack.push_async_callback(timings.close)
-            maintenance = self._new_maintenance()
-            heartbeat = self._new_heartbeat(handle_order, maintenance)
+            maintenance = Maintenance(self._context)
+            heartbeat = Heartbeat(
+                self._context,
+                info=self.status,
+                handle_order=handle_order,
+                on_overdue=maintenance.wake,
+            )
             if not self._options.supervised:
-                thread = heartbeat_thread(
-                    self._store,
-                    self.name,
-                    self._settings.lease,
-                    heartbeat.seconds_since_renewal,
-                    handle_order,
-                )
-                await stack.enter_async_context(thread)
+                await stack.enter_async_context(heartbeat.thread())
             if self._settings.capture:
                 stack.enter_context(captured())
             self._start_loop_monitor(stack)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            services = self._start_services(group, heartbeat, maintenance, timings)
+            # These run until all runs are settled.
+            services = [
+                self._start(group, "heartbeat", heartbeat.run),
+                self._start(group, "maintenance", maintenance.run),
+                self._start(group, "timings", timings.run),
+                self._start(group, "store check", check_store, self._context),
+                self._start(group, "lost endings", release_lost, self._context),
+            ]
             await self._run_lanes(group, idle_wait, solo_runs, services)
         logger.info("worker %s stopped", self.name)
 
@@ -212,40 +220,22 @@ class Worker:
             loop_monitor.start()
             stack.callback(loop_monitor.stop)
 
-    def _start_services(
-        self,
-        group: asyncio.TaskGroup,
-        heartbeat: Heartbeat,
-        maintenance: Maintenance,
-        timings: TimingReporter,
-    ) -> list[asyncio.Task[None]]:
-        """Start what runs until all runs are settled."""
-        check = StoreCheck(self._store, store_retry=self._store_retry)
-        lost = LostSettles(
-            self._store, self._lanes, worker=self.name, store_retry=self._store_retry
-        )
-        return [
-            self._start(group, heartbeat.run, "heartbeat"),
-            self._start(group, maintenance.run, "maintenance"),
-            self._start(group, timings.run, "timings"),
-            self._start(group, check.run, "store check"),
-            self._start(group, lost.run, "lost endings"),
-        ]
-
     def _start(
         self,
         group: asyncio.TaskGroup,
-        run: Callable[[], Coroutine[Any, Any, None]],
         name: str,
+        run: Callable[[*Ts], Coroutine[Any, Any, None]],
+        *args: *Ts,
     ) -> asyncio.Task[None]:
-        return group.create_task(self._stop_on_bug(run, name), name=f"kue {name}")
+        work = self._stop_on_bug(name, run, *args)
+        return group.create_task(work, name=f"kue {name}")
 
     async def _stop_on_bug(
-        self, run: Callable[[], Coroutine[Any, Any, None]], name: str
+        self, name: str, run: Callable[[*Ts], Coroutine[Any, Any, None]], *args: *Ts
     ) -> None:
         """Stop the worker if *run* fails; what else it does goes on until then."""
         try:
-            await run()
+            await run(*args)
         except Exception as exc:
             logger.critical("worker %s stops: %s failed: %r", self.name, name, exc)
             self._bug = self._bug or exc
@@ -260,17 +250,22 @@ class Worker:
         services: list[asyncio.Task[None]],
     ) -> None:
         loops = [
-            self._start(group, lane.run_loop, f"{lane.type} {number}")
+            self._start(group, f"{lane.type} {number}", lane.run_loop)
             for lane in self._lanes
             for number in range(LOOPS_PER_LANE)
         ]
-        lease = self._settings.lease / 1000
-        unhandled = partial(warn_of_unhandled, self._store, lease, self._sleep)
         # These end when the worker is stopped, before the runs.
         helpers = [
-            self._start(group, unhandled, "unhandled types"),
-            self._start(group, idle_wait.run, "idle wait"),
-            self._start(group, self._stop_when_done, "stop when done"),
+            self._start(
+                group,
+                "unhandled types",
+                warn_of_unhandled,
+                self._store,
+                self._context.lease_seconds,
+                self._context.sleep,
+            ),
+            self._start(group, "idle wait", idle_wait.run),
+            self._start(group, "stop when done", self._stop_when_done),
         ]
         grace = 0.0
         try:
@@ -296,22 +291,13 @@ class Worker:
             strict=self._options.strict,
         )
         idle_wait = IdleWait(
-            self._store,
-            self._lanes,
-            self._store_retry,
+            self._context,
             self._became_idle,
-            worker=self.name,
-            lease=self._settings.lease,
             claims=not budget.is_tight and self._options.max_jobs is None,
         )
-        solo_runs = SoloRuns(
-            self._store, self._lanes, self._store_retry, idle_wait.interrupt
-        )
+        solo_runs = SoloRuns(self._context, idle_wait.interrupt)
         context = LaneContext(
-            store=self._store,
-            store_retry=self._store_retry,
-            worker=self.name,
-            lease=self._settings.lease,
+            worker=self._context,
             run_services=run_services,
             budget=budget,
             solo_runs=solo_runs,
@@ -336,7 +322,7 @@ class Worker:
         if not self._options.burst and self._options.max_jobs is None:
             return
         while not self._is_spent and not await self._is_drained():
-            await self._sleep(BURST_SECONDS)
+            await self._context.sleep(BURST_SECONDS)
         self.stop()
 
     @property
@@ -366,7 +352,7 @@ class Worker:
         if working:
             self._requeue_all()
             # After the lease the store reclaims everything by itself.
-            lease = self._settings.lease / 1000
+            lease = self._context.lease_seconds
             timeout = lease if self._unfinished else IDLE_GRACE_SECONDS
             _, working = await asyncio.wait(working, timeout=timeout)
         if working and self._unfinished:
@@ -421,31 +407,6 @@ class Worker:
                     logger.warning("the stacks could not be written: %s", exc)
 
         return handle_order
-
-    def _new_heartbeat(
-        self, handle_order: HandleOrder, maintenance: Maintenance
-    ) -> Heartbeat:
-        return Heartbeat(
-            self._store,
-            self._lanes,
-            worker=self.name,
-            lease=self._settings.lease,
-            store_retry=self._store_retry,
-            info=self.status,
-            sleep=self._sleep,
-            handle_order=handle_order,
-            on_overdue=maintenance.wake,
-            strict=self._settings.strict_lease,
-        )
-
-    def _new_maintenance(self) -> Maintenance:
-        return Maintenance(
-            self._store,
-            keep=self._settings.keep,
-            lease=self._settings.lease,
-            store_retry=self._store_retry,
-            sleep=self._sleep,
-        )
 
 
 def _new_name() -> str:
