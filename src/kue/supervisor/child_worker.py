@@ -57,7 +57,8 @@ class ChildWorker:
         # The supervisor cannot renew the lease if the jobs are in this process alone.
         self._renews_itself = not queue.is_shared
         self._on_start = on_start
-        self._worker: Worker | None = None
+        #: Set by `_start`, which everything that reads it follows.
+        self._worker: Worker
         self._durability = ""
         self._is_asked = False
         self._grace_timer: asyncio.TimerHandle | None = None
@@ -107,7 +108,6 @@ class ChildWorker:
         self._services.append(asyncio.create_task(self._listen(), name="kue listen"))
 
     def _report_up(self) -> None:
-        assert self._worker is not None
         processors = self._worker.processors
         hello = Hello(
             worker=self._worker.name,
@@ -120,24 +120,23 @@ class ChildWorker:
             folder=self._folder,
         )
         self._send(hello)
-        ticking = asyncio.create_task(self._tick(self._worker), name="kue tick")
-        self._services.append(ticking)
+        self._services.append(asyncio.create_task(self._tick(), name="kue tick"))
 
-    async def _tick(self, worker: Worker) -> None:
+    async def _tick(self) -> None:
         while True:
             # A supervisor that does not read must not fill our memory.
             if not self._writer.transport.get_write_buffer_size():
-                self._send(self._new_tick(worker))
+                self._send_tick()
             await asyncio.sleep(TICK_SECONDS)
 
-    def _new_tick(self, worker: Worker) -> Tick:
-        return Tick(worker.status(), worker.is_stopping, worker.is_ordered_to_stop)
+    def _send_tick(self) -> None:
+        worker = self._worker
+        self._send(Tick(worker.status(), worker.is_stopping, worker.is_ordered_to_stop))
 
     def _handle_stop_order(self) -> None:
-        assert self._worker is not None
         self._leave(self._options.grace)
         # At once: a slot whose child leaves for another reason starts a new one.
-        self._send(self._new_tick(self._worker))
+        self._send_tick()
 
     async def _listen(self) -> None:
         with contextlib.suppress(OSError):
@@ -149,7 +148,6 @@ class ChildWorker:
         self._leave(self._options.grace)
 
     def _leave(self, grace: float | None) -> None:
-        assert self._worker is not None
         self._is_asked = True
         if not self._worker.is_stopping:
             self._worker.stop()
@@ -169,7 +167,6 @@ class ChildWorker:
 
     @property
     def _reason(self) -> Literal["asked", "dismissed", "drained", "spent"]:
-        assert self._worker is not None
         if self._worker.is_ordered_to_stop:
             return "dismissed"
         if self._is_asked:

@@ -78,15 +78,8 @@ def job_payload(event: Event, job: dict[str, Any]) -> Any:
         return event.detail.get("progress", 0)
     if event.kind is Kind.REMOVE:
         return {"id": event.job_id}
-    if event.kind is Kind.ERROR:
-        return error_payload(event)
     more = extra(event)
     return job if more is None else {"job": job, "extra": more}
-
-
-def queue_payload(event: Event, job: dict[str, Any]) -> dict[str, Any]:
-    """Return the payload at the address of the queue."""
-    return {"job": job, "extra": extra(event)}
 
 
 def error_payload(event: Event) -> dict[str, Any]:

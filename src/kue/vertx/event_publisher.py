@@ -141,7 +141,8 @@ class EventPublisher:
             body = event_payloads.job_payload(event, shown)
             self._publish_to_job(name, address_id, event.type, body)
         at_queue = self._addresses.queue(QUEUE_PREFIX + name)
-        self._bus.publish(at_queue, event_payloads.queue_payload(event, shown))
+        extra = event_payloads.extra(event)
+        self._bus.publish(at_queue, {"job": shown, "extra": extra})
 
     def _publish_failure(self, event: Event, address_id: str | None) -> None:
         body = event_payloads.error_payload(event)

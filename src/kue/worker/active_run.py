@@ -42,7 +42,6 @@ class ActiveRun(ActiveJob):
 
     __slots__ = (
         "_on_abandoned",
-        "_task",
         "_timers",
         "began",
         "forced",
@@ -50,6 +49,7 @@ class ActiveRun(ActiveJob):
         "is_abandoned",
         "is_interrupted",
         "services",
+        "task",
     )
 
     def __init__(
@@ -61,7 +61,8 @@ class ActiveRun(ActiveJob):
         super().__init__(job, services.progress_sender)
         self.services = services
         self._on_abandoned = on_abandoned
-        self._task: asyncio.Task[Any] | None = None
+        #: The task that its handler runs in, while it runs.
+        self.task: asyncio.Task[Any] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         #: Whether the handler was called, and when, by our own clock.
         self.has_begun = False
@@ -79,11 +80,6 @@ class ActiveRun(ActiveJob):
         return self.is_interrupted and self.forced is None
 
     @property
-    def task(self) -> asyncio.Task[Any] | None:
-        """The task that its handler runs in, while it runs."""
-        return self._task
-
-    @property
     def should_stop(self) -> bool:
         return self.is_interrupted
 
@@ -96,15 +92,17 @@ class ActiveRun(ActiveJob):
         self.has_begun = not self.is_interrupted
         self.began = time.monotonic()
         # A reference, as asyncio keeps only weak ones.
-        self._task = asyncio.current_task()
+        self.task = asyncio.current_task()
         timeout = self.job.spec.timeout
         if timeout and self.has_begun:
-            self._later(timeout / 1000, self.interrupt, _too_long(timeout))
+            seconds = timeout / 1000
+            text = f"the run took longer than its timeout of {seconds:g} s"
+            self._later(seconds, self.interrupt, RunTimeout(text))
         return self.has_begun
 
     def leave(self) -> None:
         """Note that the handler has ended, and can no longer be cancelled."""
-        self._task = None
+        self.task = None
         for timer in self._timers:
             timer.cancel()
 
@@ -122,8 +120,8 @@ class ActiveRun(ActiveJob):
             self.forced = ending
         self.is_interrupted = True
         # A task that is cancelled before its first step never returns an ending.
-        if is_first and self.has_begun and self._task is not None:
-            self._task.cancel()
+        if is_first and self.has_begun and self.task is not None:
+            self.task.cancel()
             self._later(PATIENCE_SECONDS, self._abandon)
 
     def _later(self, seconds: float, call: Callable[..., None], *args: object) -> None:
@@ -183,7 +181,3 @@ class ClaimedRuns(Generic[T]):
         for run in self._left:
             self._loop.create_task(self._run_one(run))
         self._left.clear()
-
-
-def _too_long(timeout: int) -> RunTimeout:
-    return RunTimeout(f"the run took longer than its timeout of {timeout / 1000:g} s")

@@ -10,14 +10,13 @@ from kue.worker.progress_sender import ProgressSender
 
 if TYPE_CHECKING:
     from kue.store.contract import Store
-    from kue.worker.active_job import ActiveJob
 
 
 class RunServices:
     """Lives as long as the worker; created on the worker's event loop."""
 
     def __init__(self, store: Store, url: str) -> None:
-        self.progress_sender = ProgressSender(store, _lose)
+        self.progress_sender = ProgressSender(store, lambda active: active.lose())
         self.threads = WorkerThreads()
         self.children = ProcessPool(url)
 
@@ -25,7 +24,3 @@ class RunServices:
         """Release threads and processes."""
         self.threads.close()
         await self.children.close()
-
-
-def _lose(active: ActiveJob) -> None:
-    active.lose()

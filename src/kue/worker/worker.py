@@ -86,10 +86,7 @@ class Worker:
                 "there is nothing to work on: register a handler with @q.task or "
                 "q.process(type, n, handler) first"
             )
-        self.name = check_path_name(
-            options.name or _new_name(),
-            what="worker name",
-        )
+        self.name = check_path_name(options.name or _new_name(), what="worker name")
         self.processors = tuple(processors)
         self._store = store
         self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS)
@@ -356,7 +353,14 @@ class Worker:
             timeout = lease if self._unfinished else IDLE_GRACE_SECONDS
             _, working = await asyncio.wait(working, timeout=timeout)
         if working and self._unfinished:
-            self._log_abandoned()
+            # Running a job twice is better than losing it: the store will reclaim it.
+            logger.error(
+                "worker %s leaves %d jobs running and %d outcomes unwritten; "
+                "the jobs will run again",
+                self.name,
+                self.running,
+                self._unsettled,
+            )
         _cancel(working)
 
     async def _still_working(
@@ -374,16 +378,6 @@ class Worker:
     def _requeue_all(self) -> None:
         for lane in self._lanes:
             lane.requeue_all()
-
-    def _log_abandoned(self) -> None:
-        # Running a job twice is better than losing it: the store will reclaim these.
-        logger.error(
-            "worker %s leaves %d jobs running and %d outcomes unwritten; "
-            "the jobs will run again",
-            self.name,
-            self.running,
-            self._unsettled,
-        )
 
     async def _deregister(self) -> None:
         try:
