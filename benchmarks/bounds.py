@@ -42,8 +42,8 @@ from kue.store.values import (
     PauseRequest,
     RemoveRequest,
 )
-from kue.worker.context import WorkerContext
 from kue.worker.maintenance import Maintenance
+from kue.worker.worker_state import WorkerState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -262,7 +262,7 @@ async def _start_maintenance(bench: Bench, stack: AsyncExitStack, workers: int) 
     for _ in range(workers):
         store = bench.store()
         stack.push_async_callback(store.close)
-        context = WorkerContext("bench", store, StoreRetry("bench"), Settings(), [])
+        context = WorkerState("bench", store, StoreRetry("bench"), Settings(), [])
         task = tasks.create_task(Maintenance(context).run())
         stack.callback(task.cancel)
 

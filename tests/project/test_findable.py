@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,14 @@ def test_the_first_line_of_the_answer_has_the_obvious_word(
     text = ast.get_docstring(ast.parse((SOURCE / name).read_text())) or ""
 
     assert word in text.splitlines()[0].lower()
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    names = Counter(
+        node.name
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+
+    assert [name for name, times in names.items() if times > 1] == []

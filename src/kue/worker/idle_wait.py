@@ -12,8 +12,8 @@ from kue.store.values import Claim, Claimed, ClaimRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.worker.context import WorkerContext
     from kue.worker.lane import Lane
+    from kue.worker.worker_state import WorkerState
 
 #: The store wakes us for any new work; this is only how long one call may last.
 WAIT_SECONDS = 5.0
@@ -32,7 +32,7 @@ class IdleWait:
     """
 
     def __init__(
-        self, context: WorkerContext, became_idle: asyncio.Event, *, claims: bool
+        self, context: WorkerState, became_idle: asyncio.Event, *, claims: bool
     ) -> None:
         self._context = context
         self._store = context.store

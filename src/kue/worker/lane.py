@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     from kue.model.job import Ending, Job
     from kue.model.payload import JSON
-    from kue.worker.context import WorkerContext
     from kue.worker.run_services import RunServices
     from kue.worker.slots import SlotBudget, SlotClaimant
     from kue.worker.solo_runs import SoloRuns
+    from kue.worker.worker_state import WorkerState
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Processor(NamedTuple):
 class LaneContext(NamedTuple):
     """What all lanes of a worker share."""
 
-    worker: WorkerContext
+    worker: WorkerState
     run_services: RunServices
     budget: SlotBudget
     solo_runs: SoloRuns

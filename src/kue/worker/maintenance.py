@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kue.store.values import MaintenanceResult
-    from kue.worker.context import WorkerContext
+    from kue.worker.worker_state import WorkerState
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ MAINTENANCE_JITTER = 0.2
 class Maintenance:
     """Maintenance of the store: promotes, rescues, expires, prunes, fires schedules."""
 
-    def __init__(self, context: WorkerContext) -> None:
+    def __init__(self, context: WorkerState) -> None:
         self._context = context
         self._is_overdue = asyncio.Event()
 
@@ -69,7 +69,7 @@ class Maintenance:
         return result
 
 
-async def check_store(context: WorkerContext) -> None:
+async def check_store(context: WorkerState) -> None:
     """
     Verify that the store is still the one that was opened, and usable.
 

@@ -17,7 +17,6 @@ from kue.aio.retry import MAX_BUGS, StoreRetry
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
 from kue.model.names import check_path_name
-from kue.worker.context import Sleep, WorkerContext
 from kue.worker.heartbeat import HandleOrder, Heartbeat
 from kue.worker.idle_wait import IdleWait
 from kue.worker.lane import LOOPS_PER_LANE, Lane, LaneContext, Processor
@@ -31,6 +30,7 @@ from kue.worker.solo_runs import SoloRuns
 from kue.worker.stacks import stacks
 from kue.worker.status import StatusCollector, WorkerLoopMonitor
 from kue.worker.unhandled_types import warn_of_unhandled
+from kue.worker.worker_state import Sleep, WorkerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -94,7 +94,7 @@ class Worker:
         self._options = options
         self._on_failed = on_failed
         self._lanes: list[Lane] = []
-        self._context = WorkerContext(
+        self._context = WorkerState(
             self.name, store, self._store_retry, settings, self._lanes, sleep
         )
         self.status = StatusCollector(self._context)

@@ -54,7 +54,7 @@ def routes(q: Kue, guard: Guard, options: AppOptions | None = None) -> list[Rout
     Reading needs the role viewer, DELETE admin, everything else operator: also
     ``GET /inactive/:id``, which restarts a job.
     """
-    api = _Api(q, guard, options)
+    api = _AutomatticApi(q, guard, options)
     plain = [
         api.route("GET", "/stats", api.stats),
         api.route("GET", "/job/search", api.search, limit=api.searches),
@@ -79,7 +79,7 @@ def _slashed(route: Route) -> Route:
     return slashed
 
 
-class _Api(CompatApi):
+class _AutomatticApi(CompatApi):
     name = "kue"
 
     def show_error(self, problem: Refused, request: Request) -> Response:

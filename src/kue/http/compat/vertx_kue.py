@@ -41,7 +41,7 @@ def routes(q: Kue, guard: Guard, options: AppOptions | None = None) -> list[Rout
 
     Reading needs the role viewer, DELETE admin, everything else operator.
     """
-    api = _Api(q, guard, options)
+    api = _VertxApi(q, guard, options)
     return [
         api.route("GET", "/job/search/{text:path}", api.search, limit=api.searches),
         api.route("GET", "/stats", api.stats),
@@ -58,7 +58,7 @@ def routes(q: Kue, guard: Guard, options: AppOptions | None = None) -> list[Rout
     ]
 
 
-class _Api(CompatApi):
+class _VertxApi(CompatApi):
     name = "vertx"
     is_pretty = True
 

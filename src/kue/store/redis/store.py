@@ -21,7 +21,7 @@ from kue.store.redis.verbs import (
     stats,
     workers,
 )
-from kue.store.redis.verbs.watch import Subscriptions
+from kue.store.redis.verbs.watch import RedisSubscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -56,7 +56,7 @@ class RedisStore(Store):
 
     def __init__(self, settings: Settings) -> None:
         self._db = Shards(settings)
-        self._subscriptions = Subscriptions(self._db)
+        self._subscriptions = RedisSubscriptions(self._db)
         self.name = self._db.name
 
     @property

@@ -26,7 +26,7 @@ MAX_SEQS = 10_000
 DURABLE_WAIT_MS = 2000
 
 
-class _Call(NamedTuple):
+class _AddCall(NamedTuple):
     """Parameters that all parts of one call to `add` share."""
 
     producer: str
@@ -46,7 +46,7 @@ async def add(
 ) -> list[Added]:
     check_batch(drafts, "drafts")
     _check_seq(db, producer, seq)
-    call = _Call(producer, seq, durable, now)
+    call = _AddCall(producer, seq, durable, now)
     if db.count == 1:
         confirmed, added = await _add_at(db, 0, drafts, call)
     else:
@@ -58,7 +58,7 @@ async def add(
 
 
 async def _add_at_homes(
-    db: Shards, drafts: Sequence[Draft], call: _Call
+    db: Shards, drafts: Sequence[Draft], call: _AddCall
 ) -> tuple[bool, list[Added]]:
     """Add each draft on the shard of its type; return whether all are confirmed."""
     homes: dict[int, list[int]] = {}
@@ -75,7 +75,7 @@ async def _add_at_homes(
 
 
 async def _add_at(
-    db: Shards, shard: int, drafts: Sequence[Draft], call: _Call
+    db: Shards, shard: int, drafts: Sequence[Draft], call: _AddCall
 ) -> tuple[bool, list[Added]]:
     """Add drafts on one shard, in as many scripts as their size requires."""
     added: list[Added] = []

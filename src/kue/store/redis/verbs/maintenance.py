@@ -1,4 +1,4 @@
-"""Maintenance: the verb `tend` (one pass over each shard), and schedules."""
+"""Maintenance: the verb `tend` (due jobs, jobs of dead workers, …), and schedules."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class _MessageCounter:
         self._published = published
 
 
-class Subscriptions:
+class RedisSubscriptions:
     """The verb `watch`: one subscription per shard, for all subscribers."""
 
     def __init__(self, db: Shards) -> None:

@@ -36,7 +36,7 @@ _REPLICAS: Command = ("INFO", "replication")
 _UNANSWERED = object()
 
 
-class _Call:
+class _DurableCall:
     """One call, and its result so far."""
 
     __slots__ = ("command", "done", "is_confirmed", "reply")
@@ -58,14 +58,14 @@ class DurableCalls:
     def __init__(self, pool: RedisConnectionPool, *, timeout: float) -> None:
         self._pool = pool
         self._timeout = timeout
-        self._waiting: list[_Call] = []
+        self._waiting: list[_DurableCall] = []
         self._groups = CoalescedCalls(self._send_waiting, "kue-durable", limit=GROUPS)
 
     async def call(
         self, command: Command, wait_ms: int, deadline: float
     ) -> tuple[Any, bool]:
         """Return the reply, and whether a replica has what it changed."""
-        call = _Call(command)
+        call = _DurableCall(command)
         self._waiting.append(call)
         self._groups.start(wait_ms)
         try:
@@ -96,7 +96,7 @@ class DurableCalls:
                         call.reply = exceptions.ConnectionError("it was not sent")
                     call.end()
 
-    async def _send(self, group: Sequence[_Call], wait_ms: int) -> None:
+    async def _send(self, group: Sequence[_DurableCall], wait_ms: int) -> None:
         loop = asyncio.get_running_loop()
         commands = [call.command for call in group]
         try:
@@ -117,7 +117,7 @@ class DurableCalls:
     async def _run(
         self,
         connection: RedisConnection,
-        group: Sequence[_Call],
+        group: Sequence[_DurableCall],
         commands: list[Command],
     ) -> bytes:
         """Send calls and store their replies; return INFO about the replicas."""
@@ -132,7 +132,7 @@ class DurableCalls:
         return replicas if isinstance(replicas, bytes) else b""
 
 
-def _end_refused(group: Sequence[_Call]) -> list[_Call]:
+def _end_refused(group: Sequence[_DurableCall]) -> list[_DurableCall]:
     """End the calls that were refused; return the others."""
     for call in group:
         if isinstance(call.reply, Exception):

@@ -1,4 +1,4 @@
-"""Maintenance: one bounded pass over due jobs, lost workers, retention; schedules."""
+"""Maintenance: due jobs, jobs of dead workers, retention; schedules."""
 
 from __future__ import annotations
 

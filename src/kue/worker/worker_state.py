@@ -1,4 +1,4 @@
-"""What the parts of a worker share."""
+"""State of a worker that its parts share: name, store, settings, lanes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class WorkerContext(NamedTuple):
+class WorkerState(NamedTuple):
     """A worker as its parts see it."""
 
     #: Its name in the store.
