@@ -1,5 +1,5 @@
 """
-Lost settles: runs whose ending the store has lost.
+Lost endings: runs whose ending the store has lost.
 
 A fail-over may lose the last writes.  If the end of a run is among them, the store
 still has the job as running, and this worker, which has finished it, keeps renewing the

@@ -303,7 +303,7 @@ class Worker:
             on_paused=idle_wait.interrupt,
             on_failed=self._on_failed,
         )
-        # Idle wait and solo_runs have the same list: lanes and they need each other.
+        # Idle wait and solo runs have the same list: lanes and they need each other.
         self._lanes += [
             Lane(processor, claimant, context)
             for processor, claimant in zip(self.processors, claimants, strict=True)
