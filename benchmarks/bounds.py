@@ -43,7 +43,7 @@ from kue.store.values import (
     RemoveRequest,
 )
 from kue.worker.maintenance import Maintenance
-from kue.worker.worker_state import WorkerState
+from kue.worker.shared_context import WorkerState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from kue.client.builder import JobBuilder
 from kue.client.handle import JobHandle
 from kue.client.queue import Kue
-from kue.client.resource import Resource
 from kue.client.selection import Selection
 from kue.client.sync import SyncJobBuilder, SyncJobHandle, SyncKue
 from kue.client.task import Task
+from kue.client.worker_resource import Resource
 from kue.model.backoff import exponential, fixed, listed, named
 from kue.model.errors import (
     BadArguments,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kue.bus.frames import Batch, Frame
-from kue.bus.redis import received_frames as module
+from kue.bus.redis import inbox as module
+from kue.bus.redis.inbox import NodeInbox
 from kue.bus.redis.outbox import WINDOW_BYTES, WINDOW_FRAMES
-from kue.bus.redis.received_frames import NodeInbox
 
 FRAME = Frame("news", b"1", "json", True)
 

@@ -10,7 +10,7 @@ import redis
 
 from kue.model.job import State
 from kue.store.contract import Store
-from kue.store.redis.doctor.key_table import parse_key
+from kue.store.redis.doctor.key_parsing import parse_key
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS, Keys, root_of
 from kue.store.values import AuditEntry
 from tests.faults.garbling import CALLS, TIMING, surround

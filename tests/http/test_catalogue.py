@@ -11,8 +11,8 @@ import pytest
 
 from kue import Kue
 from kue.model.job import Completed, Ending, Failed
-from kue.supervisor.health import SupervisorHealth
-from kue.supervisor.health_reports import health_server
+from kue.supervisor.health_check import SupervisorHealth
+from kue.supervisor.health_endpoints import health_server
 from tests.support.jobs import OOPS, claim_one, end
 
 WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=())

@@ -17,7 +17,7 @@ from starlette.routing import Mount
 from kue import Kue
 from kue.http import create_app
 from kue.http.auth import ApiTokens, Role, Scope, UserAccounts
-from kue.http.auth.account_guard import LocalAccountGuard
+from kue.http.auth.login_guard import LocalAccountGuard
 from kue.http.auth.startup_token import (
     VARIABLE,
     LocalhostGuard,
@@ -25,7 +25,7 @@ from kue.http.auth.startup_token import (
     without_token,
 )
 from kue.http.framework.problem import Refused
-from kue.http.security.host_names import is_loopback
+from kue.http.security.loopback import is_loopback
 from kue.model.errors import ConfigError
 from tests.http.accounts import CHEAP
 from tests.http.conftest import serving

@@ -6,7 +6,7 @@ import pytest
 
 from kue.model.job import State
 from kue.store.contract import Store
-from kue.store.redis import job_ids_by_type
+from kue.store.redis import job_ids_of_type
 from kue.store.values import Filter, PageRequest
 from tests.support.hands import Hands
 from tests.support.jobs import add_many, all_pages, job_in
@@ -61,8 +61,8 @@ async def test_a_type_with_very_many_jobs_is_read_page_by_page(
     store: Store, descending: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its ids are too many to sort; the walk over all of them is bounded."""
-    monkeypatch.setattr(job_ids_by_type, "FEW", 20)
-    monkeypatch.setattr(job_ids_by_type, "MAX_PASSED", 100)
+    monkeypatch.setattr(job_ids_of_type, "FEW", 20)
+    monkeypatch.setattr(job_ids_of_type, "MAX_PASSED", 100)
     ids = await scatter(store, 42, 2_000)
     request = PageRequest(type="rare", limit=10, descending=descending)
 

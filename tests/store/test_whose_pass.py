@@ -14,7 +14,7 @@ from kue.store.contract import Store
 from kue.store.values import RenewRequest
 from kue.worker.heartbeat import Heartbeat
 from kue.worker.maintenance import ELSEWHERE_SECONDS, Maintenance
-from kue.worker.worker_state import WorkerState
+from kue.worker.shared_context import WorkerState
 from tests.support.jobs import SECOND, T0, add, add_one, state_of
 
 #: Enough that every shard has some to look at each second.

@@ -18,7 +18,7 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from kue.aio.call_batches import CoalescedCalls
+from kue.aio.coalesced_calls import CoalescedCalls
 from kue.store.batches import bytes_of_draft
 from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Added
 

@@ -18,8 +18,8 @@ from typing import (
 
 from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
 from kue.client.registry import HandlerRegistry, HandlerSettings
-from kue.client.resource import Check, Resource
 from kue.client.task import Task
+from kue.client.worker_resource import Check, Resource
 from kue.model.arguments import Arguments
 from kue.model.backoff import exponential
 from kue.worker.active_job import ActiveJob

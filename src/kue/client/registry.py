@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.client.hooks import Middleware, compose
-from kue.client.resource import Resource, using
+from kue.client.worker_resource import Resource, using
 from kue.model.errors import ConfigError
 from kue.model.names import check_path_name
 from kue.worker.lane import Processor

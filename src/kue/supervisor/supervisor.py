@@ -14,8 +14,8 @@ from kue.model.errors import KueError
 from kue.model.version import version
 from kue.supervisor.child_lease_renewal import ChildHeartbeats
 from kue.supervisor.child_pool import ChildPool
-from kue.supervisor.health import HealthCheck
-from kue.supervisor.health_reports import HealthReporter, health_server
+from kue.supervisor.health_check import HealthCheck
+from kue.supervisor.health_endpoints import HealthReporter, health_server
 from kue.supervisor.signals import handled_signals
 from kue.supervisor.source_watcher import Reloader
 from kue.supervisor.systemd import SystemdNotifier

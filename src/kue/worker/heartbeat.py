@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kue.model.job import Job
     from kue.store.contract import Store
-    from kue.worker.worker_state import WorkerState
+    from kue.worker.shared_context import WorkerState
 
 #: The worker's own heartbeat is late after this many intervals.  Ours follows within
 #: another interval, long before the lease runs out.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kue.worker.lane import Lane
-    from kue.worker.worker_state import WorkerState
+    from kue.worker.shared_context import WorkerState
 
 #: The store wakes us for any new work; this is only how long one call may last.
 WAIT_SECONDS = 5.0

@@ -31,17 +31,17 @@ from kue.worker.active_run import ActiveRun, ClaimedRuns
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import execute, forced_ending
 from kue.worker.metrics import RunTimings
-from kue.worker.work_hints import WorkAvailability
+from kue.worker.work_availability import WorkAvailability
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from kue.model.job import Ending, Job
     from kue.model.payload import JSON
+    from kue.worker.run_alone import SoloRuns
     from kue.worker.run_services import RunServices
+    from kue.worker.shared_context import WorkerState
     from kue.worker.slots import SlotBudget, SlotClaimant
-    from kue.worker.solo_runs import SoloRuns
-    from kue.worker.worker_state import WorkerState
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from kue.store.values import MAX_BATCH, Outcome, PageRequest
 if TYPE_CHECKING:
     from kue.model.job import Job
     from kue.store.contract import Store
-    from kue.worker.worker_state import WorkerState
+    from kue.worker.shared_context import WorkerState
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kue.store.values import MaintenanceResult
-    from kue.worker.worker_state import WorkerState
+    from kue.worker.shared_context import WorkerState
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from kue.store.values import MAX_BATCH
 if TYPE_CHECKING:
     from kue.model.job import Job
     from kue.worker.active_run import ActiveRun
-    from kue.worker.worker_state import WorkerState
+    from kue.worker.shared_context import WorkerState
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kue.aio.call_batches import CoalescedCalls
+from kue.aio.coalesced_calls import CoalescedCalls
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import StoreFull, StoreUnavailable
 from kue.store.values import MAX_BATCH, MAX_LOG_LINES, LogLine, Progress, Result

@@ -18,7 +18,7 @@ from kue.worker import executor
 
 if TYPE_CHECKING:
     from kue.worker.active_run import ActiveRun
-    from kue.worker.worker_state import WorkerState
+    from kue.worker.shared_context import WorkerState
 
 logger = logging.getLogger(__name__)
 _STATM = Path("/proc/self/statm")

@@ -24,13 +24,13 @@ from kue.worker.log_capture import captured
 from kue.worker.lost_endings import release_lost
 from kue.worker.maintenance import Maintenance, check_store
 from kue.worker.metrics import TimingReporter
+from kue.worker.run_alone import SoloRuns
 from kue.worker.run_services import RunServices
+from kue.worker.shared_context import Sleep, WorkerState
 from kue.worker.slots import SlotBudget, SlotClaimant
-from kue.worker.solo_runs import SoloRuns
 from kue.worker.stacks import stacks
 from kue.worker.status import StatusCollector, WorkerLoopMonitor
 from kue.worker.unhandled_types import warn_of_unhandled
-from kue.worker.worker_state import Sleep, WorkerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence

@@ -18,9 +18,9 @@ from kue.store.redis.doctor.job_facts import (
     parse_facts,
 )
 from kue.store.redis.doctor.job_record import is_sound, parents_of
-from kue.store.redis.doctor.key_table import KnownKey, glob, parse_key
+from kue.store.redis.doctor.key_parsing import KnownKey, glob, parse_key
 from kue.store.redis.doctor.rule import listed
-from kue.store.redis.doctor.shard import Inspection, Shard
+from kue.store.redis.doctor.shard_access import Inspection, Shard
 from kue.store.redis.keys import JOB_KEYS, LIVE_CHUNK, SHARD_KEYS, TYPE_KEYS, Keys
 
 

@@ -30,10 +30,10 @@ from kue.bus.frames import unpack
 from kue.bus.node_table import NodeChange, NodeTable, read_change
 from kue.bus.redis import scripts
 from kue.bus.redis.failover_duties import RedisAssignments
+from kue.bus.redis.inbox import NodeInbox
 from kue.bus.redis.node_registration import Membership
 from kue.bus.redis.node_status import NodeStatusReporter
 from kue.bus.redis.outbox import MAX_FRAMES, NodeOutboxes
-from kue.bus.redis.received_frames import NodeInbox
 from kue.bus.redis.scripts import root_of
 from kue.model.errors import StoreError, StoreUnavailable
 from kue.store.redis.wire.client import RedisClient

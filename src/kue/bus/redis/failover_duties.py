@@ -49,7 +49,7 @@ class RedisAssignments:
     async def survey(self, *, quorum: int, grace: float) -> GroupView | None:
         me = (self._node, self._group)
         grace_ms = round(grace * 1000)
-        reply = await self._run("group_join", *me, quorum, grace_ms, _AGAIN_MS)
+        reply = await self._run("duty_take_over", *me, quorum, grace_ms, _AGAIN_MS)
         if reply == b"GONE":
             return None
         nodes, is_waiting, *ids = reply

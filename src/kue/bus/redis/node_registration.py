@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.aio.call_batches import CoalescedCalls
+from kue.aio.coalesced_calls import CoalescedCalls
 from kue.aio.retry import short_pause
 from kue.bus.errors import BusClosed
 from kue.bus.node_table import NodeChange

@@ -27,8 +27,8 @@ from kue.model.version import version
 
 if TYPE_CHECKING:
     from kue.bus.metrics import BusMetrics
+    from kue.bus.redis.inbox import NodeInbox
     from kue.bus.redis.outbox import NodeOutboxes
-    from kue.bus.redis.received_frames import NodeInbox
     from kue.store.redis.wire.client import RedisClient
 
 logger = logging.getLogger(__name__)

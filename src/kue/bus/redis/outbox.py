@@ -18,7 +18,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kue.aio.call_batches import CoalescedCalls
+from kue.aio.coalesced_calls import CoalescedCalls
 from kue.bus.frames import Batch, Frame, pack, size
 from kue.model.errors import StoreError
 

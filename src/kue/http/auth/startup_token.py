@@ -27,7 +27,7 @@ from kue.http.auth.roles import Role
 from kue.http.auth.sessions import cookie_for
 from kue.http.framework.problem import Refused, forbidden
 from kue.http.security.csrf import ROOT
-from kue.http.security.host_names import host_of, is_loopback
+from kue.http.security.loopback import host_of, is_loopback
 from kue.model.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket
 
 from kue.http.framework.problem import Refused, forbidden
-from kue.http.security.host_names import host_of, is_loopback
+from kue.http.security.loopback import host_of, is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

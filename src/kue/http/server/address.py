@@ -8,7 +8,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kue.http.security.host_names import is_loopback, without_zone
+from kue.http.security.loopback import is_loopback, without_zone
 from kue.model.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from kue.http.auth.access import Role, Scope
-from kue.http.auth.account_guard import AccountGuard, LocalAccountGuard
 from kue.http.auth.account_records import valid_name
+from kue.http.auth.login_guard import AccountGuard, LocalAccountGuard
 from kue.http.auth.passwords import MAX_LENGTH, MIN_LENGTH
 from kue.http.auth.roles import RoleName
 from kue.http.auth.startup_token import LocalhostGuard

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import KueError
-from kue.store.sqlite import fork_guard
+from kue.store.sqlite import fork_lock
 from kue.store.sqlite.connection import close, connect
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ChangeWatcher(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        self._inside = fork_guard.enter()
+        self._inside = fork_lock.enter()
         while not self._is_over.is_set():
             # An outage ends the connection, not the thread.  Callers of the store
             # notice it; here there is no caller to raise it to.
@@ -83,7 +83,7 @@ class ChangeWatcher(threading.Thread):
                     "%s: events cannot be read", self._location.name, exc=exc
                 )
             self._is_over.wait(POLL_SECONDS)
-        fork_guard.leave(self._inside)
+        fork_lock.leave(self._inside)
 
     def _watch(self) -> None:
         """Poll one file, until the thread is stopped or the file is replaced."""

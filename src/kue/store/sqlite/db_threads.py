@@ -22,7 +22,7 @@ from kue.aio.loop_calls import hand_over
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import KueError
 from kue.store.corruption_errors import corrupt, is_damage
-from kue.store.sqlite import fork_guard
+from kue.store.sqlite import fork_lock
 from kue.store.sqlite.connection import begin, close, connect, full, is_full, translated
 from kue.store.sqlite.dependencies import apply_side_effects
 from kue.store.sqlite.disk_reserve import DiskReserve
@@ -103,7 +103,7 @@ class DatabaseThread(threading.Thread):
 
     def run(self) -> None:
         is_open = True
-        inside = fork_guard.enter()
+        inside = fork_lock.enter()
         while is_open:
             tasks, is_open = self._next()
             if tasks:
@@ -111,7 +111,7 @@ class DatabaseThread(threading.Thread):
                     self._answer(tasks)
         with inside:
             self._disconnect()
-        fork_guard.leave(inside)
+        fork_lock.leave(inside)
 
     def _next(self) -> tuple[list[ThreadCall], bool]:
         """Wait for calls; return them, and whether more will come."""

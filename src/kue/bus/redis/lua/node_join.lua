@@ -7,7 +7,7 @@
   ARGV
     1  node
     2  change  published to the other nodes, JSON
-    3  …       addresses, at most 1,000; `tell` adds more
+    3  …       addresses, at most 1,000; `change_addresses` adds more
 
   Returns  the number of this change
   Events   change

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kue.store.contract import OnProgress
     from kue.store.redis.doctor.rule import RedisFinding, Suspect
-    from kue.store.redis.doctor.shard import Shard
+    from kue.store.redis.doctor.shard_access import Shard
 
 #: Keys read in one reply of a scan, and where all of them belong to others.
 _KEYS, _MANY_KEYS = 1000, 10_000

@@ -15,13 +15,13 @@ from kue.store.redis.doctor.job_facts import Dependency, JobFacts
 from kue.store.redis.doctor.job_record import FINAL_PLACES, JobRecord
 from kue.store.redis.doctor.repairs import requeue
 from kue.store.redis.doctor.rule import Rule, Violation
-from kue.store.redis.doctor.shard import text_of
+from kue.store.redis.doctor.shard_access import text_of
 from kue.store.redis.keys import PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kue.store.redis.doctor.shard import RedisCommand
+    from kue.store.redis.doctor.shard_access import RedisCommand
 
 _BLOCKED = ("blocked",)
 _NOT_BLOCKED = PLACES.keys() - {"blocked"}

@@ -18,7 +18,12 @@ from kue.store.values import Finding
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from kue.store.redis.doctor.shard import Inspection, RedisCommand, Shard, Subject
+    from kue.store.redis.doctor.shard_access import (
+        Inspection,
+        RedisCommand,
+        Shard,
+        Subject,
+    )
 
 #: What the history of a failed job ends with.
 _FINGERPRINT = re.compile(rb'"fingerprint":"([0-9a-f]+)"}\Z')

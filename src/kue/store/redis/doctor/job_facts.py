@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from kue.store.redis.doctor.key_table import is_number
-from kue.store.redis.doctor.shard import MAX_SUBJECTS, Inspection, text_of
+from kue.store.redis.doctor.key_parsing import is_number
+from kue.store.redis.doctor.shard_access import MAX_SUBJECTS, Inspection, text_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
-    from kue.store.redis.doctor.shard import RedisCommand, Shard, Subject
+    from kue.store.redis.doctor.shard_access import RedisCommand, Shard, Subject
     from kue.store.redis.keys import Keys
 
 #: Score or value of a job in structures, by type (as written in keys) and structure.

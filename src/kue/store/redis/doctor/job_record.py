@@ -11,12 +11,12 @@ from kue.model.errors import KueError
 from kue.model.job import FINAL, Job, Run, priority_of
 from kue.model.names import quote, unquote
 from kue.store.redis.doctor.job_facts import HASHES, JobFacts
-from kue.store.redis.doctor.key_table import is_number
+from kue.store.redis.doctor.key_parsing import is_number
 from kue.store.redis.doctor.value_rules import is_time
 from kue.store.redis.record import read_claimed
 
 if TYPE_CHECKING:
-    from kue.store.redis.doctor.shard import RedisCommand
+    from kue.store.redis.doctor.shard_access import RedisCommand
 
 #: What scripts can read of a record.
 _HEADER = re.compile(rb"\*?-?\d+\t\d+\t([^\t\n]+)[^\n]*\n")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from kue.model.job import Error, Failed
 from kue.store.codec import line_of, tail_of
-from kue.store.redis.doctor.key_table import is_number
+from kue.store.redis.doctor.key_parsing import is_number
 from kue.store.redis.keys import LIVE_CHUNK
 
 if TYPE_CHECKING:
     from kue.store.redis.doctor.job_facts import JobFacts
     from kue.store.redis.doctor.job_record import JobRecord
-    from kue.store.redis.doctor.shard import RedisCommand
+    from kue.store.redis.doctor.shard_access import RedisCommand
     from kue.store.redis.keys import Keys
 
 _Commands = tuple["RedisCommand", ...]

@@ -9,10 +9,10 @@ from kue.store.values import Finding
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from kue.store.redis.doctor.entry_rules import Entry
     from kue.store.redis.doctor.job_facts import JobFacts
     from kue.store.redis.doctor.job_record import JobRecord
-    from kue.store.redis.doctor.shard import Inspection, RedisCommand
+    from kue.store.redis.doctor.shard_access import Inspection, RedisCommand
+    from kue.store.redis.doctor.structure_rules import Entry
 
 
 class Violation(NamedTuple):

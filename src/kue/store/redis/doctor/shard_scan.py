@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from kue.model.names import unquote
 from kue.store.redis.doctor.bitset import Bitset
-from kue.store.redis.doctor.entry_rules import INSPECTED, Entry
 from kue.store.redis.doctor.error_counts import ErrorCounts, ErrorTally
 from kue.store.redis.doctor.job_facts import JobHints, read_jobs
 from kue.store.redis.doctor.job_record import is_sound, parents_of
 from kue.store.redis.doctor.job_rules import check_job
-from kue.store.redis.doctor.key_table import KnownKey, is_number, parse_key, shard_key
-from kue.store.redis.doctor.shard import MAX_SUBJECTS, text_of
+from kue.store.redis.doctor.key_parsing import KnownKey, is_number, parse_key, shard_key
+from kue.store.redis.doctor.shard_access import MAX_SUBJECTS, text_of
+from kue.store.redis.doctor.structure_rules import INSPECTED, Entry
 from kue.store.redis.doctor.value_rules import is_log_line, value_rule_of
 from kue.store.redis.keys import JOB_KEYS, MAX_SEQUENCE, PLACES, shard_of_type
 from kue.store.redis.wire.client import pairs
@@ -27,7 +27,7 @@ from kue.store.redis.wire.client import pairs
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
-    from kue.store.redis.doctor.shard import RedisCommand, Shard
+    from kue.store.redis.doctor.shard_access import RedisCommand, Shard
     from kue.store.redis.doctor.value_rules import Value
 
     #: Member and score, value, or nothing.

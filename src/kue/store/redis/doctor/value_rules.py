@@ -21,7 +21,7 @@ from kue.store.values import AuditEntry, LogLine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kue.store.redis.doctor.key_table import KnownKey
+    from kue.store.redis.doctor.key_parsing import KnownKey
 
 #: A hash's value, or a score.
 Value: TypeAlias = bytes | float

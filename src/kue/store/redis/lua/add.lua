@@ -40,7 +40,7 @@
 --- @include lib/record_header
 --- @include lib/publish
 --- @include lib/job_bitmap
---- @include lib/find_job
+--- @include lib/job_place
 
 local producer, seq = ARGV[4], tonumber(ARGV[5])
 local BUCKET_MS = 3600000

@@ -2,7 +2,7 @@
 --[[
   cancel: cancel jobs that have not ended; ask running ones to stop.
 
-  Touches at most 500 jobs, about 1,000 jobs that those wait for (lib/named: the caller
+  Touches at most 500 jobs, about 1,000 jobs that those wait for (lib/given_jobs: the caller
   names the rest again) and 200 that wait for them (lib/dependants).
 
   KEYS
@@ -14,7 +14,7 @@
     4  tail    end of the history line, closing brace included
     5  asked   the same for a run that is asked to stop, unless it succeeds first
     6  reason  for its worker, JSON
-    then for each: id, created, ending as in lib/seen
+    then for each: id, created, ending as in lib/expected_state
 
   Returns  for each job it came to: word, "" or the state it is in;
            words: done | asked | already | refused | gone
@@ -27,7 +27,7 @@
 --- @include lib/given_jobs
 --- @include lib/publish
 --- @include lib/job_bitmap
---- @include lib/find_job
+--- @include lib/job_place
 --- @include lib/expected_state
 --- @include lib/unlink
 --- @include lib/error_groups

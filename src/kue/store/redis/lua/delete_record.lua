@@ -15,7 +15,7 @@
 ]]
 
 --- @include lib/prelude
---- @include lib/records
+--- @include lib/small_record
 
 local field = ARGV[4]
 

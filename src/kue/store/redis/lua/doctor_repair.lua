@@ -2,10 +2,10 @@
 --[[
   doctor_repair: carry out a repair of `kue doctor`, if the facts that it is based on still hold.
 
-  The caller has decided, from the facts that `inspect` returned; here they are only
+  The caller has decided, from the facts that `doctor_inspect` returned; here they are only
   compared.  The caller orders the commands so that the first one that Redis may refuse
   (its key has the wrong type) comes before any that deletes something.  Examines one
-  subject, as `inspect` does, and runs the commands that repair it.
+  subject, as `doctor_inspect` does, and runs the commands that repair it.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -14,7 +14,7 @@
     2  shards  how many there are
     3  shard   which one this is
     4  digest  of the facts that the caller decided by
-    5  size    arguments of the subject, which follow, as `inspect` takes them
+    5  size    arguments of the subject, which follow, as `doctor_inspect` takes them
     then commands, each after the number of its words
 
   Returns  "done" | "changed" | "refused"

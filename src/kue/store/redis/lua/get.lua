@@ -20,7 +20,7 @@
 
 --- @include lib/prelude
 --- @include lib/record_header
---- @include lib/find_job
+--- @include lib/job_place
 --- @include lib/limits
 
 local answers, bytes = {}, 0

@@ -19,7 +19,7 @@
 
 --- @include lib/prelude
 --- @include lib/record_header
---- @include lib/find_job
+--- @include lib/job_place
 
 local parent, id, any = ARGV[4], ARGV[5], ARGV[6] == "1"
 

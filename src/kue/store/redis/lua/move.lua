@@ -2,7 +2,7 @@
 --[[
   move: make jobs waiting or delayed by hand: retry, promote, delay.
 
-  Touches at most 500 jobs, and about 1,000 jobs that those wait for (lib/named: the caller
+  Touches at most 500 jobs, and about 1,000 jobs that those wait for (lib/given_jobs: the caller
   names the rest again).
 
   KEYS
@@ -14,7 +14,7 @@
     4  to      waiting | delayed
     5  at      when a delayed job is due, Unix ms
     6  states  ",delayed,blocked," to move only those; empty for any
-    then for each: id, created, ending as in lib/seen
+    then for each: id, created, ending as in lib/expected_state
 
   Returns  for each job it came to: word, "" or the state it is in or the holder of its
            unique key; words: done | already | refused | held | gone
@@ -27,7 +27,7 @@
 --- @include lib/given_jobs
 --- @include lib/publish
 --- @include lib/job_bitmap
---- @include lib/find_job
+--- @include lib/job_place
 --- @include lib/expected_state
 --- @include lib/unlink
 --- @include lib/error_groups

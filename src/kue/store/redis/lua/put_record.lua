@@ -19,7 +19,7 @@
 ]]
 
 --- @include lib/prelude
---- @include lib/records
+--- @include lib/small_record
 
 local field, till, value, how, was = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 

@@ -3,7 +3,7 @@
   range: read a page of ids of one state of some types, in order.
 
   Touches at most `limit` entries of each type, and about as many again where entries
-  share a score (lib/tied).  The caller names so few types that these are 5,000 at most,
+  share a score (lib/page_within_score).  The caller names so few types that these are 5,000 at most,
   and finds a page with a large offset by counting.
 
   KEYS

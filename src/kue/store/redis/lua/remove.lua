@@ -2,7 +2,7 @@
 --[[
   remove: delete jobs and all their data.
 
-  Touches at most 500 jobs, about 1,000 jobs that those wait for (lib/named: the caller
+  Touches at most 500 jobs, about 1,000 jobs that those wait for (lib/given_jobs: the caller
   names the rest again) and 200 that wait for them (lib/dependants).
 
   KEYS
@@ -13,7 +13,7 @@
     3  shard   which one this is
     4  force   "1" to delete running ones too
     5  states  ",failed,complete," to delete only those; empty for any
-    then for each: id, created, ending as in lib/seen
+    then for each: id, created, ending as in lib/expected_state
 
   Returns  for each job it came to: word, "" or the state it is in;
            words: done | refused | gone
@@ -26,7 +26,7 @@
 --- @include lib/given_jobs
 --- @include lib/publish
 --- @include lib/job_bitmap
---- @include lib/find_job
+--- @include lib/job_place
 --- @include lib/expected_state
 --- @include lib/unlink
 --- @include lib/error_groups

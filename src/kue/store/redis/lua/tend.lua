@@ -9,15 +9,15 @@
 
   `:agenda` has the time of the next look at each type, and at SHARD for what belongs to no
   type.  A script that makes work for maintenance enters it (request_maintenance, in
-  lib/start).  A pass looks at what is due, and enters the next look at each: soon while
+  lib/prelude).  A pass looks at what is due, and enters the next look at each: soon while
   it has waiting or running jobs, else at the first time when something is due.  While
   nothing is due, a pass returns at once: so there is about one pass a second, and none
   over an idle shard, however many workers there are.
 
   A pass looks at MAX_TYPES types at most.  Of each kind it moves or reports `limit` jobs
-  at most, of all types together; beyond that it looks at RUNS_PER_PASS runs (lib/lost),
+  at most, of all types together; beyond that it looks at RUNS_PER_PASS runs (lib/dead_workers),
   MAX_PASSED_OVER ended jobs with their own retention (lib/prune),
-  FIELDS_PER_PASS counters (lib/minutes), MAX_DEPENDANTS dependants (lib/dependants) and
+  FIELDS_PER_PASS counters (lib/roll_up_stats), MAX_DEPENDANTS dependants (lib/dependants) and
   MAX_SWEPT entries of each structure that is cleaned up.  After an outage, or when the
   clock was set back, the leases of all workers are extended, MAX_WORKERS at most.  With
   a clock given by the caller, all types are looked at.
@@ -51,7 +51,7 @@
 --- @include lib/record_header
 --- @include lib/publish
 --- @include lib/job_bitmap
---- @include lib/find_job
+--- @include lib/job_place
 --- @include lib/unlink
 --- @include lib/error_groups
 --- @include lib/leave_state
@@ -76,7 +76,7 @@ local MAX_REST_MS, MAX_SHARD_REST_MS = 600000, 60000
 local MIN_QUIET_MS = 1500
 
 --- @include lib/dead_workers
---- @include lib/minute_stats
+--- @include lib/roll_up_stats
 --- @include lib/prune
 --- @include lib/maintenance_agenda
 

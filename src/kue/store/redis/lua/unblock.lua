@@ -25,7 +25,7 @@
 --- @include lib/record_header
 --- @include lib/publish
 --- @include lib/job_bitmap
---- @include lib/find_job
+--- @include lib/job_place
 --- @include lib/unlink
 --- @include lib/error_groups
 --- @include lib/leave_state

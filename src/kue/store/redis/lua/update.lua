@@ -15,7 +15,7 @@
     5  old      the first two lines of the record as the caller read them
     6  new      what replaces them
     7  priority as in the new header
-    8  ending   as in lib/seen; the creation time is in the header
+    8  ending   as in lib/expected_state; the creation time is in the header
 
   Returns  "done" | "changed" | "refused" | "gone"
   Events   update
@@ -25,7 +25,7 @@
 --- @include lib/integrity
 --- @include lib/record_header
 --- @include lib/publish
---- @include lib/find_job
+--- @include lib/job_place
 --- @include lib/expected_state
 
 local id, old, new, priority = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])

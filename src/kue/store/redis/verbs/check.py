@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue.store.redis.doctor.check import CheckProgress, RedisCheck
-from kue.store.redis.doctor.key_table import glob
-from kue.store.redis.doctor.shard import Shard
+from kue.store.redis.doctor.key_parsing import glob
+from kue.store.redis.doctor.shard_access import Shard
 
 if TYPE_CHECKING:
     from kue.store.contract import OnProgress

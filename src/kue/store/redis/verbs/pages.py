@@ -15,9 +15,9 @@ from kue.model.errors import KueError
 from kue.model.job import Job, State
 from kue.model.names import quote, unquote
 from kue.store.contract import Store
-from kue.store.redis import job_ids_by_type
-from kue.store.redis.job_ids import in_order, live_ids
-from kue.store.redis.job_ids_by_type import IDS_PER_CALL, ids_of, owned, size_of
+from kue.store.redis import job_ids_of_type
+from kue.store.redis.all_job_ids import in_order, live_ids
+from kue.store.redis.job_ids_of_type import IDS_PER_CALL, ids_of, owned, size_of
 from kue.store.redis.record import read_job
 from kue.store.validation import InvalidCall, check_batch, check_limit, read_cursor
 from kue.store.values import MAX_BATCH, MAX_PAGE_BYTES, Page, PageRequest
@@ -79,7 +79,7 @@ async def page(db: Shards, request: PageRequest) -> Page:
     if state is None and type is None:
         ids = live_ids(db, after, request.skip, descending=descending)
     elif state is None and type is not None:
-        if await size_of(db, type) > job_ids_by_type.FEW:
+        if await size_of(db, type) > job_ids_of_type.FEW:
             return await _page_of_large(db, request, type, after)
         ids = _batches(await ids_of(db, type), request, after)
     elif state is State.ACTIVE:
@@ -289,7 +289,7 @@ async def _page_of_large(
             yield own[skip:]
             skip = max(0, skip - len(own))
             passed += len(ids)
-            if not request.skip and passed >= job_ids_by_type.MAX_PASSED:
+            if not request.skip and passed >= job_ids_of_type.MAX_PASSED:
                 stopped_at = ids[-1]
                 return
 

@@ -219,7 +219,7 @@ async def measure(
         args = by_shard.setdefault(db.home_of(timing.type), [])
         args += (quote(timing.type), *counts)
     for shard, args in by_shard.items():
-        await db.run(shard, "count_timings", *args, now=now)
+        await db.run(shard, "add_timings", *args, now=now)
 
 
 async def begin(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis import exceptions
 
-from kue.aio.call_batches import CoalescedCalls
+from kue.aio.coalesced_calls import CoalescedCalls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ import { menu, menuItem } from "../components/menu.js";
 import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { number, plural, short, timeAgo } from "../lib/format.js";
-import { valuesOf } from "../lib/history.js";
+import { valuesOf } from "../lib/stats-history.js";
 import { bulk } from "../lib/job-actions.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";

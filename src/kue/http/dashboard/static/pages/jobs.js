@@ -22,7 +22,7 @@ import {
   saveThisView,
   viewQuery,
   viewsMenu,
-} from "./jobs/menus.js";
+} from "./jobs/view-menus.js";
 import { bulkBar, defaultOrder, orderPicker, stateTabs } from "./jobs/toolbar.js";
 
 //: A slow search is repeated after this many times its duration.

@@ -7,7 +7,7 @@ import { DEFAULT_RANGE, RANGES, rangeButtons, rangeOf, stepText } from "../compo
 import { api } from "../lib/api.js";
 import { fill, h, uid } from "../lib/dom.js";
 import { duration, number, percent, short } from "../lib/format.js";
-import { combinedCharts, comparedCharts, history, totals } from "../lib/history.js";
+import { combinedCharts, comparedCharts, history, totals } from "../lib/stats-history.js";
 import { refresher } from "../lib/live.js";
 import { query, setQuery } from "../lib/router.js";
 

@@ -11,7 +11,7 @@ import { tile } from "../components/tile.js";
 import { api, pathSegment } from "../lib/api.js";
 import { h } from "../lib/dom.js";
 import { NO_VALUE, atMost, bytes, duration, number, rate, short, timeAgo } from "../lib/format.js";
-import { finished, history, throughput, valuesOf } from "../lib/history.js";
+import { finished, history, throughput, valuesOf } from "../lib/stats-history.js";
 import { live, refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
 import { warnings } from "./overview/warnings.js";

@@ -6,7 +6,7 @@ import { panel } from "../components/panel.js";
 import { DEFAULT_RANGE, RANGES, rangeButtons, rangeOf } from "../components/time-range.js";
 import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { combinedCharts, history } from "../lib/history.js";
+import { combinedCharts, history } from "../lib/stats-history.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { href, query, setQuery } from "../lib/router.js";

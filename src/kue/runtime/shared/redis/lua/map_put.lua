@@ -23,7 +23,7 @@ local ttl, where, old = tonumber(ARGV[6]), ARGV[7], ARGV[8]
 
 --- @include lib/once
 --- @include lib/map
---- @include lib/entry
+--- @include lib/live_entry
 --- @include lib/tidy
 
 -- Check.

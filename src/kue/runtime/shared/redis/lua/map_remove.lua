@@ -20,7 +20,7 @@ local key, old = ARGV[4], ARGV[5]
 
 --- @include lib/once
 --- @include lib/map
---- @include lib/entry
+--- @include lib/live_entry
 --- @include lib/tidy
 
 -- Check.

@@ -1,5 +1,5 @@
 -- Facts about a job for `kue doctor`, as a flat list: kind, where, value.  The doctor
--- decides by them, and `repair` acts only while they still hold.  What changes all the time
+-- decides by them, and `doctor_repair` acts only while they still hold.  What changes all the time
 -- (a deadline that is renewed, progress) is reported as "1", or nothing could be repaired.
 -- A key of the wrong Redis type counts as absent: it is reported separately.
 local ZSETS = { "waiting", "held", "delayed", "complete", "failed", "cancelled", "blocked",

@@ -5,7 +5,7 @@
 import { sparkline } from "../../components/sparkline.js";
 import { isAbort } from "../../lib/api.js";
 import { rate } from "../../lib/format.js";
-import { finished, history, perSecond } from "../../lib/history.js";
+import { finished, history, perSecond } from "../../lib/stats-history.js";
 import { live } from "../../lib/live.js";
 
 const HOUR = 3_600_000;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kue.aio.call_batches import CoalescedCalls
+from kue.aio.coalesced_calls import CoalescedCalls
 
 
 class Batches:

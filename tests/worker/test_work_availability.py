@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kue.worker.work_hints import WorkAvailability, WorkHint
+from kue.worker.work_availability import WorkAvailability, WorkHint
 
 
 def test_in_the_beginning_one_question_is_worth_it() -> None:

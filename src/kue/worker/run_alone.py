@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kue.model.job import Job
     from kue.worker.active_run import ActiveRun
-    from kue.worker.worker_state import WorkerState
+    from kue.worker.shared_context import WorkerState
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kue.model.errors import ConfigError
-from kue.supervisor import health_reports as health
-from kue.supervisor.health import SupervisorHealth
-from kue.supervisor.health_reports import HealthFile, health_server
+from kue.supervisor import health_endpoints as module
+from kue.supervisor.health_check import SupervisorHealth
+from kue.supervisor.health_endpoints import HealthFile, health_server
 
 WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=())
 UNREADY = SupervisorHealth(live=True, ready=False, reasons=("stopping",), children=())
@@ -62,7 +62,7 @@ async def test_head_is_answered_without_a_body(unused_tcp_port: int) -> None:
 async def test_a_client_that_says_nothing_is_let_go(
     unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(module, "REQUEST_SECONDS", 0.05)
     async with health_server("127.0.0.1", unused_tcp_port, lambda: WELL):
         reader, writer = await asyncio.open_connection("127.0.0.1", unused_tcp_port)
         assert await reader.read() == b""

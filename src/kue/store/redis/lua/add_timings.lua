@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  count_timings: add how long jobs waited and ran to the statistics of the current minute.
+  add_timings: add how long jobs waited and ran to the statistics of the current minute.
 
   Touches two counters of each given type, which the caller bounds.
 
@@ -10,7 +10,7 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    then for each type: type, waits, runs; both in the format of lib/buckets
+    then for each type: type, waits, runs; both in the format of lib/histogram
 
   Returns  "OK"
   Events   none

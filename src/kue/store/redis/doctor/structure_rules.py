@@ -11,10 +11,10 @@ from kue.model.names import unquote
 from kue.model.schedule import Schedule
 from kue.model.settings import LEASE_MS
 from kue.store.redis.doctor.job_record import FINAL_PLACES
-from kue.store.redis.doctor.key_table import KnownKey, is_number
+from kue.store.redis.doctor.key_parsing import KnownKey, is_number
 from kue.store.redis.doctor.repairs import set_running, visit_type
 from kue.store.redis.doctor.rule import Rule, Violation, apply_rules
-from kue.store.redis.doctor.shard import Inspection, text_of
+from kue.store.redis.doctor.shard_access import Inspection, text_of
 from kue.store.redis.doctor.value_rules import (
     LAYOUT_FIELDS,
     is_agenda_time,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kue.store.redis.doctor.rule import RedisFinding
-    from kue.store.redis.doctor.shard import RedisCommand, Shard, Subject
+    from kue.store.redis.doctor.shard_access import RedisCommand, Shard, Subject
 
 #: Structures whose entries are all inspected, and as which subject.
 INSPECTED = {

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  group_join: join a group, and take over duties of its dead nodes.
+  duty_take_over: join a group, and take over duties of its dead nodes.
 
   A node of the group is dead when it is not a node of the cluster.  It must have been
   gone for a while: after a restart of Redis all are, and will rejoin.  One survivor is

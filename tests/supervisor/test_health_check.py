@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from kue.model import settings
-from kue.supervisor import health
+from kue.supervisor import health_check as module
 from kue.supervisor.child_lease_renewal import ChildHeartbeats
 from kue.supervisor.child_pool import ChildPool
-from kue.supervisor.health import HealthCheck
+from kue.supervisor.health_check import HealthCheck
 from kue.supervisor.options import SupervisorOptions
 from kue.supervisor.protocol import Hello, StartFailed
 
@@ -43,7 +43,7 @@ async def test_before_the_first_child_is_up_it_is_live_and_not_ready(
     pool: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow import is no reason to be restarted."""
-    monkeypatch.setattr(health, "NO_CHILD_SECONDS", 0)
+    monkeypatch.setattr(module, "NO_CHILD_SECONDS", 0)
 
     found = HealthCheck(pool, ChildHeartbeats()).check()
 
@@ -59,7 +59,7 @@ async def test_without_any_child_for_long_it_is_not_live(
     health_check = HealthCheck(pool, ChildHeartbeats())
 
     soon = health_check.check()
-    monkeypatch.setattr(health, "NO_CHILD_SECONDS", 0)
+    monkeypatch.setattr(module, "NO_CHILD_SECONDS", 0)
     late = health_check.check()
 
     assert (soon.live, late.live) == (True, False)

@@ -17,7 +17,7 @@ from kue.model.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from kue.supervisor.health import HealthCheck, SupervisorHealth
+    from kue.supervisor.health_check import HealthCheck, SupervisorHealth
     from kue.supervisor.systemd import SystemdNotifier
 
 REPORT_SECONDS = 1.0
