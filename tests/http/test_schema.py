@@ -16,7 +16,7 @@ from starlette.routing import Mount
 from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone, Role, User
-from kue.http.auth.login_guard import COOKIE
+from kue.http.auth.session_guard import COOKIE
 from kue.model.job import Completed, Ending, Failed
 from tests.http.conftest import serving
 from tests.support.exploring import seed

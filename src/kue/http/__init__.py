@@ -2,7 +2,7 @@
 
 from kue.http.app import create_app
 from kue.http.auth.access import Role, Scope, User
-from kue.http.auth.login_guard import AccountGuard
+from kue.http.auth.session_guard import AccountGuard
 from kue.http.framework.path_prefix import PathPrefix
 from kue.http.security.redaction import Redaction
 

@@ -17,7 +17,7 @@ from starlette.routing import Match, Mount, Route
 
 from kue import __version__
 from kue.http.auth.access import Anyone, Scope, guard_of
-from kue.http.auth.login_guard import LocalAccountGuard
+from kue.http.auth.session_guard import LocalAccountGuard
 from kue.http.auth.startup_token import (
     PARAMETER,
     VARIABLE,

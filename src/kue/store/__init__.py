@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from kue.model.errors import ConfigError
-from kue.store import no_access
+from kue.store import null_store
 
 if TYPE_CHECKING:
     from kue.model.settings import Settings
@@ -25,9 +25,9 @@ def store_for(settings: Settings) -> Store:
     """
     scheme = scheme_of(settings.url)
     # Each engine is imported only when it is used: a worker on SQLite needs no redis.
-    is_job_process = scheme == "memory" and no_access.is_job_process()
-    if is_job_process or settings.url == no_access.URL:
-        return cast("Store", no_access.NullStore())
+    is_job_process = scheme == "memory" and null_store.is_job_process()
+    if is_job_process or settings.url == null_store.URL:
+        return cast("Store", null_store.NullStore())
     if scheme in ("sqlite", "memory"):
         from kue.store.sqlite.store import SqliteStore
 

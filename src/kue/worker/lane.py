@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from kue.model.job import Ending, Job
     from kue.model.payload import JSON
-    from kue.worker.run_alone import SoloRuns
+    from kue.worker.poison_pills import PoisonPills
     from kue.worker.run_services import RunServices
     from kue.worker.shared_context import WorkerState
     from kue.worker.slots import SlotBudget, SlotClaimant
@@ -87,7 +87,7 @@ class LaneContext(NamedTuple):
     worker: WorkerState
     run_services: RunServices
     budget: SlotBudget
-    solo_runs: SoloRuns
+    poison_pills: PoisonPills
     #: Called when the store had nothing more.
     on_idle: Callable[[], None]
     #: Called when slots are free that other lanes may need.
@@ -114,7 +114,7 @@ class Lane:
         self._store = context.worker.store
         self._store_retry = context.worker.store_retry
         self._budget = context.budget
-        self._solo_runs = context.solo_runs
+        self._poison_pills = context.poison_pills
         self._types = (processor.type,)
         #: The most one cycle claims: half, so that the other loop has something to do.
         self._share = min(-(-processor.slots // LOOPS_PER_LANE), MAX_BATCH)
@@ -158,7 +158,7 @@ class Lane:
             self._availability.is_empty
             and not self._is_paused
             and not self._is_stopping
-            and not self._solo_runs.is_on
+            and not self._poison_pills.is_on
         )
 
     @property
@@ -253,13 +253,13 @@ class Lane:
         for run in self._runs.values():
             is_spent = run.job.once and run.has_begun
             run.interrupt(once if is_spent else ending)
-        self._solo_runs.look_again()
+        self._poison_pills.look_again()
 
     def lose(self, job: Job) -> None:
         """Cancel the run of *job*, as claimed: it is no longer ours."""
         run = self._runs.get(job.id)
         # By token: by now the job may have ended and been claimed by us again.
-        if run is None or self._solo_runs.is_beginning(run):
+        if run is None or self._poison_pills.is_beginning(run):
             return
         if run.job.token == job.token:
             logger.warning(
@@ -268,14 +268,14 @@ class Lane:
                 extra={"job_id": job.id},
             )
             run.interrupt(None)
-            self._solo_runs.look_again()
+            self._poison_pills.look_again()
 
     def cancel(self, job_id: int, ending: Ending) -> None:
         """Cancel a run on request."""
         run = self._runs.get(job_id)
         if run is not None:
             run.interrupt(ending)
-            self._solo_runs.look_again()
+            self._poison_pills.look_again()
 
     # -- what to do next -------------------------------------------------------
 
@@ -299,9 +299,9 @@ class Lane:
 
     def _reserve(self, *, has_outcomes: bool) -> int:
         """Reserve slots for a claim, if it is worth a call or a call is made anyway."""
-        if self._solo_runs.is_on:
+        if self._poison_pills.is_on:
             # Every change makes the loops look again, and so gets here.
-            self._solo_runs.look_again()
+            self._poison_pills.look_again()
             return 0
         if self._is_stopping or self._is_paused:
             return 0
@@ -387,7 +387,7 @@ class Lane:
             # Reclaimed from us and claimed by us again: the earlier run is void.
             earlier.interrupt(None)
             self._displaced.add(earlier)
-            self._solo_runs.look_again()
+            self._poison_pills.look_again()
         self._runs[job.id] = run
         if self._is_stopping:
             run.interrupt(STOPPED)
@@ -396,7 +396,7 @@ class Lane:
     async def _run(self, run: ActiveRun) -> None:
         is_alone = runs_alone(run.job)
         if is_alone:
-            await self._solo_runs.enter(run)
+            await self._poison_pills.enter(run)
         before = CURRENT.set(run)
         ending = await execute(run, self.processor.handler)
         CURRENT.reset(before)
@@ -410,7 +410,7 @@ class Lane:
             self._end(run, ending)
         self.claimant.held -= 1
         if is_alone:
-            self._solo_runs.leave(run)
+            self._poison_pills.leave(run)
         self._context.on_freed()
         self._changed.set()
 

@@ -24,7 +24,7 @@ from kue.worker.log_capture import captured
 from kue.worker.lost_endings import release_lost
 from kue.worker.maintenance import Maintenance, check_store
 from kue.worker.metrics import TimingReporter
-from kue.worker.run_alone import SoloRuns
+from kue.worker.poison_pills import PoisonPills
 from kue.worker.run_services import RunServices
 from kue.worker.shared_context import Sleep, WorkerState
 from kue.worker.slots import SlotBudget, SlotClaimant
@@ -181,7 +181,7 @@ class Worker:
         async with AsyncExitStack() as stack:
             run_services = RunServices(self._store, self._settings.url)
             stack.push_async_callback(run_services.close)
-            idle_wait, solo_runs = self._build_lanes(run_services)
+            idle_wait, poison_pills = self._build_lanes(run_services)
             handle_order = self._order_handler(run_services)
             stack.push_async_callback(self._deregister)
             timings = TimingReporter(self._context)
@@ -207,7 +207,7 @@ class Worker:
                 self._start(group, "store check", check_store, self._context),
                 self._start(group, "lost endings", release_lost, self._context),
             ]
-            await self._run_lanes(group, idle_wait, solo_runs, services)
+            await self._run_lanes(group, idle_wait, poison_pills, services)
         logger.info("worker %s stopped", self.name)
 
     def _start_loop_monitor(self, stack: AsyncExitStack) -> None:
@@ -243,7 +243,7 @@ class Worker:
         self,
         group: asyncio.TaskGroup,
         idle_wait: IdleWait,
-        solo_runs: SoloRuns,
+        poison_pills: PoisonPills,
         services: list[asyncio.Task[None]],
     ) -> None:
         loops = [
@@ -274,12 +274,12 @@ class Worker:
                 lane.stop()
             _cancel(helpers)
             await self._drain(loops, grace)
-            solo_runs.close()
+            poison_pills.close()
             idle_wait.cancel()
             # The last to end: until here our jobs must not be reclaimed.
             _cancel(services)
 
-    def _build_lanes(self, run_services: RunServices) -> tuple[IdleWait, SoloRuns]:
+    def _build_lanes(self, run_services: RunServices) -> tuple[IdleWait, PoisonPills]:
         claimants = [SlotClaimant(one.slots, one.weight) for one in self.processors]
         budget = SlotBudget(
             claimants,
@@ -292,23 +292,23 @@ class Worker:
             self._became_idle,
             claims=not budget.is_tight and self._options.max_jobs is None,
         )
-        solo_runs = SoloRuns(self._context, idle_wait.interrupt)
+        poison_pills = PoisonPills(self._context, idle_wait.interrupt)
         context = LaneContext(
             worker=self._context,
             run_services=run_services,
             budget=budget,
-            solo_runs=solo_runs,
+            poison_pills=poison_pills,
             on_idle=self._became_idle.set,
             on_freed=self._look_again if budget.is_tight else _nothing,
             on_paused=idle_wait.interrupt,
             on_failed=self._on_failed,
         )
-        # Idle wait and solo runs have the same list: lanes and they need each other.
+        # Idle wait and poison pills have the same list: lanes and they need each other.
         self._lanes += [
             Lane(processor, claimant, context)
             for processor, claimant in zip(self.processors, claimants, strict=True)
         ]
-        return idle_wait, solo_runs
+        return idle_wait, poison_pills
 
     def _look_again(self) -> None:
         for lane in self._lanes:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from kue.cli.commands.dashboard import HOST
 from kue.cli.output.console import print_message, program
 from kue.http.app import create_app
-from kue.http.auth.login_guard import AccountGuard, LocalAccountGuard
+from kue.http.auth.session_guard import AccountGuard, LocalAccountGuard
 from kue.http.auth.startup_token import PARAMETER, StartupToken
 from kue.http.auth.users import UserAccounts
 from kue.http.framework.path_prefix import checked

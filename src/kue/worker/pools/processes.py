@@ -23,7 +23,7 @@ import msgspec
 
 from kue.model.job import Completed
 from kue.model.payload import decode
-from kue.store import no_access
+from kue.store import null_store
 from kue.worker.executor import RunEnded
 from kue.worker.pools import protocol
 
@@ -197,7 +197,7 @@ def environment(variables: Mapping[str, str], url: str) -> dict[str, str]:
     if any(_is_same_server(kept.get(REDIS_URL, ""), queue) for queue in queues):
         kept.pop(REDIS_URL, None)
     # Better an error than jobs in a file that no worker reads.
-    kept["KUE_URL"] = no_access.URL
+    kept["KUE_URL"] = null_store.URL
     # What can be imported here can be imported there.
     kept["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     return kept

@@ -12,7 +12,7 @@ from kue.aio.retry import LONGEST_PAUSE
 from kue.model.job import Error, Released, Stalled
 from kue.store.contract import Store
 from kue.store.values import Claim, ClaimRequest, Outcome
-from kue.worker import run_alone
+from kue.worker import poison_pills
 from tests.support import patience
 from tests.support.flaky import Wire
 from tests.support.jobs import get_one
@@ -158,7 +158,7 @@ async def test_what_does_not_end_in_time_does_not_keep_it_for_ever(
     other: int,
 ) -> None:
     """Or a job that another one waits for would never run."""
-    monkeypatch.setattr(run_alone, "ALONE_SECONDS", 0.1)
+    monkeypatch.setattr(poison_pills, "ALONE_SECONDS", 0.1)
 
     async with q.work():
         await until(lambda: company.running == [other, suspect])
@@ -172,7 +172,7 @@ async def test_what_does_not_end_in_time_does_not_keep_it_for_ever(
 async def test_one_that_takes_long_gets_company_again(
     q: Kue, monkeypatch: pytest.MonkeyPatch, company: Company, suspect: int
 ) -> None:
-    monkeypatch.setattr(run_alone, "ALONE_SECONDS", 0.1)
+    monkeypatch.setattr(poison_pills, "ALONE_SECONDS", 0.1)
 
     async with q.work():
         await until(lambda: company.running == [suspect])
@@ -232,7 +232,7 @@ async def test_one_that_is_lost_while_it_waits_blocks_nobody(
     suspect: int,
     other: int,
 ) -> None:
-    monkeypatch.setattr(run_alone, "ALONE_SECONDS", 600)
+    monkeypatch.setattr(poison_pills, "ALONE_SECONDS", 600)
 
     async with q.work():
         await until(lambda: company.running == [other])
@@ -246,7 +246,7 @@ async def test_one_that_is_lost_while_it_waits_blocks_nobody(
 async def test_one_whose_turn_does_not_come_is_released(
     q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch, company: Company
 ) -> None:
-    monkeypatch.setattr(run_alone, "ALONE_SECONDS", 600)
+    monkeypatch.setattr(poison_pills, "ALONE_SECONDS", 600)
     await q.enqueue("email")
     await q.enqueue("email", ttl="6s")
     _, second = await lose_workers(kue_store, "email", stalls=2, count=2)
@@ -259,7 +259,7 @@ async def test_one_whose_turn_does_not_come_is_released(
         company.go_on.set()
 
     assert (job.stalls, job.attempts) == (2, 0)
-    assert job.history[-1].reason == run_alone.NO_TURN.reason
+    assert job.history[-1].reason == poison_pills.NO_TURN.reason
 
 
 async def test_one_whose_type_is_paused_meanwhile_is_released(
@@ -273,7 +273,7 @@ async def test_one_whose_type_is_paused_meanwhile_is_released(
         job = await get_one(kue_store, suspect)
 
     assert (job.stalls, job.attempts) == (2, 0)
-    assert job.history[-1].reason == run_alone.PAUSED.reason
+    assert job.history[-1].reason == poison_pills.PAUSED.reason
     assert suspect not in company.seen
 
 

@@ -1,5 +1,5 @@
 """
-Solo runs (isolation): jobs that lost several workers run alone in their process.
+Poison pills: jobs that lost several workers run alone in their process.
 
 When a worker is lost, nobody knows which of its jobs was to blame.  A job that lost two
 (see `retry_policy.runs_alone`) is held back until nothing else runs here, and nothing
@@ -35,7 +35,7 @@ NO_TURN = Released(reason="its worker had other jobs to run alone before it")
 PAUSED = Released(reason="its type was paused before it could run alone")
 
 
-class SoloRuns:
+class PoisonPills:
     """Decides when such runs begin; while there are any, no lane claims jobs."""
 
     def __init__(self, context: WorkerState, on_start: Callable[[], None]) -> None:
