@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from kue import Kue
-from kue.store.redis.wire.connection import RedisConnection
+import pytest
+
+import kue
+from kue.store.redis.wire.connection import Command, RedisConnection
 from tests.support.servers import RedisServer
 
-SOURCE = Path(sys.modules["kue"].__file__ or "").parent
+SOURCE = Path(kue.__file__).parent
 
 
-def path_of(frame: FrameType | None) -> list[CodeType]:
-    """Return the functions of Kue that *frame* was called by, the last first."""
+def path_to(frame: FrameType | None) -> list[CodeType]:
+    """Return the functions of Kue that led to *frame*, the last first."""
     codes: list[CodeType] = []
     while frame is not None:
         if SOURCE in Path(frame.f_code.co_filename).parents:
@@ -25,15 +28,18 @@ def path_of(frame: FrameType | None) -> list[CodeType]:
 
 
 async def test_an_enqueued_job_is_sent_within_14_functions_in_9_files(
-    redis_server: RedisServer,
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths: list[list[CodeType]] = []
+    call = RedisConnection.call
 
-    def profile(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code is RedisConnection.call.__code__:
-            paths.append(path_of(frame))
+    async def recorded(
+        self: RedisConnection, commands: Sequence[Command], deadline: float
+    ) -> list[Any]:
+        paths.append([call.__code__, *path_to(sys._getframe())])
+        return await call(self, commands, deadline)
 
-    async with Kue(redis_server.url, prefix="path") as q:
+    async with kue.Kue(redis_server.url, prefix="path") as q:
 
         @q.task
         async def hello(name: str) -> None: ...
@@ -41,12 +47,11 @@ async def test_an_enqueued_job_is_sent_within_14_functions_in_9_files(
         # Connected, and known to be a single caller.
         for name in ("ann", "bob"):
             await hello.enqueue(name)
-        sys.setprofile(profile)
+        monkeypatch.setattr(RedisConnection, "call", recorded)
         await hello.enqueue("cleo")
-        sys.setprofile(None)
+        monkeypatch.undo()
 
-    # The others are of the same call, when it is resumed.
-    path = paths[0]
+    [path] = paths
     assert path[-1].co_qualname == "TaskCalls.enqueue"
     assert len(path) <= 14
     assert len({code.co_filename for code in path}) <= 9
