@@ -47,6 +47,21 @@ async def background(page: Page) -> str:
     return str(await page.evaluate(style))
 
 
+async def test_a_first_visit_makes_at_most_15_requests(
+    context: BrowserContext, address: str
+) -> None:
+    requests: list[str] = []
+    context.on("request", lambda request: requests.append(request.url))
+    page = await context.new_page()
+
+    await opened(page, address)
+    await is_live(page)
+
+    assert len(requests) <= 15
+    # It is preloaded, and not asked for a second time.
+    assert requests.count(f"{address}/api/v1/me") == 1
+
+
 # -- ways to go ----------------------------------------------------------------
 
 

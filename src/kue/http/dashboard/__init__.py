@@ -44,6 +44,7 @@ SCRIPT, STYLES = "app.js", "style.css"
 #: The theme is set before anything is painted, and so before the rest is there.
 AS_THEY_ARE = ("favicon.svg", "theme.js")
 LOGIN = "/login"
+_PRELOAD = '<link rel="preload" href="{}/api/v1/me" as="fetch" crossorigin>'
 CONTENT_TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
@@ -177,7 +178,14 @@ def _index(dashboard: Dashboard, request: Request) -> Asset:
     prefix = escape(prefix.rstrip("/"))
     # Browsers cache files with a version in their path, and do not ask again.
     assets = f"{prefix}{ASSETS}/{MARK}{dashboard.version}"
-    text = dashboard.html.substitute(prefix=prefix, assets=assets, version=__version__)
+    # Every page but the login page begins with it: this saves a round trip.
+    is_login = request.path_params["path"] == LOGIN.strip("/")
+    text = dashboard.html.substitute(
+        prefix=prefix,
+        assets=assets,
+        version=__version__,
+        preload="" if is_login else _PRELOAD.format(prefix),
+    )
     return _asset(INDEX, text.encode())
 
 
