@@ -24,7 +24,7 @@ NAMES = {
 
 @pytest.fixture(autouse=True)
 def few_pings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kue.cli.commands.bench_steps.PINGS", 5)
+    monkeypatch.setattr("kue.cli.commands.bench.PINGS", 5)
     monkeypatch.setattr("kue.cli.commands.bench_store.WEIGHED", 200)
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from kue import Kue
-from kue.cli.commands.job.follow import unseen
+from kue.cli.commands.job.show import unseen
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Completed, Error, Failed, Retried, State
 from kue.store.contract import Store

@@ -106,10 +106,11 @@ changes = _with_queue
 adds = functools.partial(_with_queue, creates=True)
 
 
-def settings_here(**given: Any) -> Settings:
-    """Return the settings of the queue that the command line names."""
-    context = click.get_current_context()
-    return settings.load(url=context.meta.get(URL_KEY), **given)
+def settings_here(url: str | None = None, **given: Any) -> Settings:
+    """Return the settings of the queue at *url*, or else of the one of ``--url``."""
+    if url is None:
+        url = click.get_current_context().meta.get(URL_KEY)
+    return settings.load(url=url, **given)
 
 
 def refuse_missing_file(url: str) -> None:

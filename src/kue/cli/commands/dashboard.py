@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -15,12 +15,8 @@ from kue.cli.context import refuse_missing_file, settings_here, url_option
 from kue.cli.output.console import EXIT_CODES, print_message
 from kue.cli.params import PORT_NUMBER, env_option, options
 from kue.client.queue import Kue
-from kue.model import settings
 from kue.supervisor import log_format
 from kue.supervisor.app_loader import BadTarget, load
-
-if TYPE_CHECKING:
-    import socket
 
 HOST = "127.0.0.1"
 #: The port of the original Kue's dashboard.
@@ -121,12 +117,19 @@ def dashboard(target: str | None, opens: bool, **given: Any) -> None:
     """
     from kue.cli.commands import dashboard_server
 
+    def announce(url: str) -> None:
+        print_message(f"the dashboard of {q.store.name}; Ctrl-C stops it")
+        click.echo(url)
+        if opens:
+            dashboard_server.open_browser(url)
+
     site = DashboardOptions(**given)
     q = _queue_of(target)
     with dashboard_server.listener_for(site) as listener:
         log_format.configure("dashboard", format="text", level="INFO")
         setproctitle(f"kue dashboard on {q.store.name}")
-        run(_serve(q, site, listener, opens=opens))
+        stopping = asyncio.Event()
+        run(dashboard_server.serve(q, site, listener, stopping, on_start=announce))
 
 
 def _queue_of(target: str | None) -> Kue:
@@ -137,20 +140,6 @@ def _queue_of(target: str | None) -> Kue:
         except BadTarget as exc:
             click.echo(exc.detail, err=True, nl=False)
             raise
-    config = settings_here() if target is None else settings.load(url=target)
+    config = settings_here(target)
     refuse_missing_file(config.url)
     return Kue(config.url)
-
-
-async def _serve(
-    q: Kue, site: DashboardOptions, listener: socket.socket, *, opens: bool
-) -> None:
-    from kue.cli.commands import dashboard_server
-
-    def announce(url: str) -> None:
-        print_message(f"the dashboard of {q.store.name}; Ctrl-C stops it")
-        click.echo(url)
-        if opens:
-            dashboard_server.open_browser(url)
-
-    await dashboard_server.serve(q, site, listener, asyncio.Event(), on_start=announce)

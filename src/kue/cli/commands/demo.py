@@ -84,9 +84,13 @@ def demo(
       kue demo --jobs 60             sixty jobs in a quarter of a minute
     """
     listening = nullcontext() if no_dashboard else _listener(port)
-    with _interruptible(), _store_url(url) as store_url, listening as listener:
-        plan = DemoPlan(jobs, seconds)
-        run(_demo(store_url, plan, listener, opens=opens))
+    with _ending_signals() as numbers:
+        for number in numbers:
+            # They raise, so that the temporary folder is removed.
+            signal.signal(number, signal.default_int_handler)
+        with _store_url(url) as store_url, listening as listener:
+            plan = DemoPlan(jobs, seconds)
+            run(_demo(store_url, plan, listener, opens=opens))
     click.echo(_what_next(url))
 
 
@@ -100,15 +104,6 @@ def _ending_signals() -> Iterator[list[signal.Signals]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let every signal of ENDING raise, so that the temporary folder is removed."""
-    with _ending_signals() as numbers:
-        for number in numbers:
-            signal.signal(number, signal.default_int_handler)
-        yield
 
 
 @contextmanager
@@ -175,7 +170,12 @@ async def _demo(
         jobs = DemoJobs(q, pace=plan.pace)
         async with _dashboard(q, listener, opens=opens) as link:
             chosen = view_for(console, link, is_brief=plan.is_endless)
-            with chosen as view, _ended_by_signal() as ended:
+            ended = asyncio.Event()
+            with (
+                chosen as view,
+                _ending_signals() as numbers,
+                on_signals(dict.fromkeys(numbers, ended.set)),
+            ):
                 async with q.work(grace=GRACE_SECONDS):
                     feeding = plan.feed(q, jobs)
                     await _watch(q, feeding, view, ended, plan.seconds)
@@ -256,16 +256,6 @@ async def _show_until_done(q: Kue, view: DemoView, feeding: asyncio.Task[None]) 
 async def _show_events(q: Kue, view: DemoView) -> None:
     async for event in q.events():
         view.show_event(event)
-
-
-@contextmanager
-def _ended_by_signal() -> Iterator[asyncio.Event]:
-    ended = asyncio.Event()
-    with (
-        _ending_signals() as numbers,
-        on_signals(dict.fromkeys(numbers, ended.set)),
-    ):
-        yield ended
 
 
 def _unfinished(counts: Counts) -> int:

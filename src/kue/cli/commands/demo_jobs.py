@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import time
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from kue.model.backoff import exponential
@@ -15,7 +16,7 @@ from kue.model.errors import Fail
 from kue.worker import ActiveJob, current_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kue.client.queue import Kue
     from kue.model.job import Draft
@@ -46,8 +47,7 @@ class DemoJobs:
         self._pace = pace
         # A fixed seed, so that every run shows the same demo.
         self._random = random.Random(7)
-        self._number = 0
-        self._coming: list[Callable[[DemoJobs, int], Draft]] = []
+        self._orders = self._make_orders()
         patient = exponential(4 * pace, jitter=0.2)
         # Low concurrency, so that jobs wait and priorities matter.
         self._email = q.task(name="email", concurrency=3)(self.email)
@@ -66,14 +66,13 @@ class DemoJobs:
 
     def orders(self, number: int) -> list[Draft]:
         """Return *number* jobs in random order."""
-        return [self._order() for _ in range(number)]
+        return list(islice(self._orders, number))
 
-    def _order(self) -> Draft:
-        hour = self._number % len(HOUR)
-        if hour == 0:
-            self._coming = self._random.sample(HOUR, len(HOUR))
-        self._number += 1
-        return self._coming[hour](self, 1000 + self._number)
+    def _make_orders(self) -> Iterator[Draft]:
+        for first in count(1001, len(HOUR)):
+            hour = self._random.sample(HOUR, len(HOUR))
+            for order, make in enumerate(hour, first):
+                yield make(self, order)
 
     async def film(self) -> None:
         """Add the jobs of a film, each of which waits for the one before it."""

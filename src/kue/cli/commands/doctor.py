@@ -7,24 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from kue.aio.event_loop import run
 from kue.cli.audit import note_command
 from kue.cli.context import refuse_missing_file, settings_here, url_option
-from kue.cli.output.console import (
-    DONE,
-    EXIT_CODES,
-    REFUSED,
-    notices,
-    output,
-    print_message,
-)
+from kue.cli.output.console import DONE, EXIT_CODES, REFUSED, output, print_message
+from kue.cli.output.listing import progress
 from kue.cli.output.text import visible
 from kue.cli.unknown_names import print_unhandled_types
-from kue.model import settings
 from kue.model.errors import StoreCorrupt
 from kue.store import store_for
 from kue.store.values import Finding
@@ -62,7 +54,7 @@ def doctor(
       kue doctor
       kue doctor redis://localhost:6379/0 --repair
     """
-    config = settings_here() if url is None else settings.load(url=url)
+    config = settings_here(url)
     refuse_missing_file(config.url)
     found = run(_examine(store_for(config), repair=repair))
     _show(found, as_json=as_json)
@@ -72,18 +64,14 @@ def doctor(
 
 
 async def _examine(store: Store, *, repair: bool) -> DoctorReport:
-    console = notices()
-    progress = Progress(
-        console=console, transient=True, disable=not console.is_terminal
-    )
     try:
         durability = await store.open()
         print_message(f"{store.name}: {durability}")
-        with progress:
-            task = progress.add_task("Checking jobs", total=None)
+        with progress() as bars:
+            task = bars.add_task("Checking jobs", total=None)
             report = await store.check(
                 repair=repair,
-                on_progress=lambda done, total: progress.update(
+                on_progress=lambda done, total: bars.update(
                     task, completed=done, total=total
                 ),
             )

@@ -194,4 +194,5 @@ def run(
 
 
 async def _supervise(options: SupervisorOptions) -> int:
+    # Made in the event loop, which its futures belong to.
     return await Supervisor(options).run()

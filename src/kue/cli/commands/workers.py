@@ -10,24 +10,17 @@ import click
 import msgspec
 from rich.live import Live
 
-from kue.cli.commands.queue.change import pause_end, pause_now, pause_options
+from kue.cli.commands.queue import pause_end, pause_now, pause_options
 from kue.cli.context import changes, json_option, reads, url_option
 from kue.cli.output.console import DONE, EXIT_CODES, REFUSED, output, print_message
-from kue.cli.output.listing import (
-    Cell,
-    Column,
-    Listing,
-    ago,
-    show_json,
-    show_line,
-    show_one,
-)
+from kue.cli.output.listing import Column, Listing, ago, show_json, show_line, show_one
 from kue.cli.output.text import since, visible, words
 from kue.cli.params import Parsed, names_from_store
 from kue.cli.unknown_names import UnknownName, near
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import UnionType
 
     from kue.client.admin import WorkerOrder
     from kue.client.queue import Kue
@@ -51,9 +44,18 @@ def _alive(worker: WorkerStatus, now: int) -> str:
     return "paused" if worker.paused else "yes"
 
 
-def _since(worker: WorkerStatus) -> Callable[[int], Cell] | None:
-    started = worker.info.get("started_at")
-    return ago(started) if isinstance(started, int) else None
+def _info(
+    name: str,
+    show: Callable[[Any], Any] = lambda value: value,
+    kind: type | UnionType = object,
+) -> Callable[[WorkerStatus], Any]:
+    """Return a column's value: what a worker reports, or nothing if not of *kind*."""
+
+    def value(worker: WorkerStatus) -> Any:
+        reported = worker.info.get(name)
+        return show(reported) if isinstance(reported, kind) else None
+
+    return value
 
 
 def _running(worker: WorkerStatus) -> str:
@@ -62,21 +64,16 @@ def _running(worker: WorkerStatus) -> str:
     return f"{worker.active}{total}"
 
 
-def _types(worker: WorkerStatus) -> str:
-    slots = worker.info.get("slots")
-    if not isinstance(slots, dict):
-        return ""
+def _types(slots: dict[str, int]) -> str:
     return ", ".join(f"{type} {number}" for type, number in sorted(slots.items()))
 
 
-def _memory(worker: WorkerStatus) -> str:
-    size = worker.info.get("memory")
-    return f"{size / MEGABYTE:,.0f} MB" if isinstance(size, int | float) else ""
+def _memory(size: float) -> str:
+    return f"{size / MEGABYTE:,.0f} MB"
 
 
-def _lag(worker: WorkerStatus) -> str:
-    lag = worker.info.get("lag_ms")
-    return words(round(lag)) if isinstance(lag, int | float) else ""
+def _lag(milliseconds: float) -> str:
+    return words(round(milliseconds))
 
 
 def _blocked(worker: WorkerStatus) -> str:
@@ -86,15 +83,15 @@ def _blocked(worker: WorkerStatus) -> str:
 
 COLUMNS: tuple[Column[WorkerStatus], ...] = (
     Column("name", lambda worker: worker.name, wraps=True),
-    Column("host", lambda worker: worker.info.get("host"), rank=9),
-    Column("pid", lambda worker: worker.info.get("pid"), is_number=True),
+    Column("host", _info("host"), rank=9),
+    Column("pid", _info("pid"), is_number=True),
     Column("alive", lambda worker: partial(_alive, worker), wraps=True),
-    Column("since", _since, rank=6),
+    Column("since", _info("started_at", ago, int), rank=6),
     Column("running", _running),
-    Column("done", lambda worker: worker.info.get("done"), is_number=True, rank=5),
-    Column("types", _types, is_long=True, rank=4),
-    Column("memory", _memory, is_number=True, rank=8),
-    Column("lag", _lag, is_number=True, rank=7),
+    Column("done", _info("done"), is_number=True, rank=5),
+    Column("types", _info("slots", _types, dict), is_long=True, rank=4),
+    Column("memory", _info("memory", _memory, int | float), is_number=True, rank=8),
+    Column("lag", _info("lag_ms", _lag, int | float), is_number=True, rank=7),
     Column("blocked", _blocked, is_long=True, rank=3),
 )
 

@@ -60,13 +60,6 @@ def output() -> Console:
     return Console(soft_wrap=True)
 
 
-def notices() -> Console:
-    """Return the console for progress bars, on standard error."""
-    from rich.console import Console
-
-    return Console(stderr=True)
-
-
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import click
 from rich import box
 from rich.cells import cell_len
+from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeElapsedColumn,
 )
 from rich.table import Table
 from rich.text import Text
 
-from kue.cli.output.console import notices, output, print_message
+from kue.cli.output.console import output, print_message
 from kue.cli.output.text import iso, json_text, since, visible
 
 if TYPE_CHECKING:
@@ -84,24 +87,18 @@ def count(number: int) -> Cell:
     return Cell(f"{number:,}" if number else NONE, str(number))
 
 
+@dataclass(frozen=True)
 class Listing(Generic[T]):
     """Writes items in the format that was asked for: in columns, or as JSON."""
 
-    def __init__(
-        self,
-        columns: Sequence[Column[T]],
-        to_json: Callable[[T], JSON],
-        *,
-        as_json: bool = False,
-    ) -> None:
-        self._columns = columns
-        self._to_json = to_json
-        self._as_json = as_json
+    columns: Sequence[Column[T]]
+    to_json: Callable[[T], JSON]
+    as_json: bool = field(default=False, kw_only=True)
 
     def show(self, items: Iterable[T], *, now: int = 0) -> None:
         """Write *items*; several calls make one list, which may be endless."""
-        if self._as_json:
-            _show_lines(json_text(self._to_json(item)) for item in items)
+        if self.as_json:
+            _show_lines(json_text(self.to_json(item)) for item in items)
         elif output().is_terminal:
             self._show_table(list(items), now)
         else:
@@ -109,10 +106,10 @@ class Listing(Generic[T]):
 
     def plain(self, item: T, *, now: int = 0) -> list[str]:
         """Return the cells of *item* for a pipe."""
-        return [column.cell(item, now).plain for column in self._columns]
+        return [column.cell(item, now).plain for column in self.columns]
 
     def table(
-        self, items: Iterable[T], *, width: int, now: int
+        self, items: Sequence[T], *, width: int, now: int
     ) -> tuple[Table, list[str]]:
         """
         Return *items* as a table of that width, and the titles of columns left out.
@@ -120,22 +117,19 @@ class Listing(Generic[T]):
         Empty columns are omitted.  Titles, numbers and names are not cut: a column that
         does not fit is left out.
         """
-        cells = [
-            [visible(column.cell(item, now).shown) for column in self._columns]
-            for item in items
-        ]
-        used = [
-            self._sized(index, cells)
-            for index in range(len(self._columns))
-            if not cells or any(line[index] for line in cells)
-        ]
-        layout = _fit(used, width)
+        used = []
+        for column in self.columns:
+            texts = [visible(column.cell(item, now).shown) for item in items]
+            if any(texts) or not texts:
+                size = max(map(cell_len, (column.title, *texts)))
+                used.append(_Sized(column, texts, size))
+        columns, left_out, gap = _fit(used, width)
         table = Table(
             box=box.SIMPLE_HEAD,
             pad_edge=False,
-            padding=(0, 1) if layout.gap == GAP else (0, 1, 0, 0),
+            padding=(0, 1) if gap == GAP else (0, 1, 0, 0),
         )
-        for one in layout.columns:
+        for one in columns:
             table.add_column(
                 one.column.title,
                 justify="right" if one.column.is_number else "left",
@@ -143,17 +137,10 @@ class Listing(Generic[T]):
                 overflow="fold" if one.column.wraps else "ellipsis",
                 max_width=one.size,
             )
-        for line in cells:
+        for line in zip(*(one.texts for one in columns), strict=True):
             # As Text: a job's data may look like markup.
-            table.add_row(*(Text(line[one.position]) for one in layout.columns))
-        return table, layout.left_out
-
-    def _sized(self, index: int, cells: list[list[str]]) -> _Sized:
-        column = self._columns[index]
-        texts = [line[index] for line in cells]
-        size = max(map(cell_len, (column.title, *texts)))
-        is_blank = all(text in ("", NONE) for text in texts)
-        return _Sized(index, column, size, is_blank)
+            table.add_row(*map(Text, line))
+        return table, left_out
 
     def _show_table(self, items: list[T], now: int) -> None:
         if items:
@@ -169,10 +156,13 @@ class Listing(Generic[T]):
 class _Sized(NamedTuple):
     """A column with its preferred or final width."""
 
-    position: int
     column: Column[Any]
+    texts: list[str]
     size: int
-    is_blank: bool
+
+    @property
+    def is_blank(self) -> bool:
+        return all(text in ("", NONE) for text in self.texts)
 
     @property
     def can_shrink(self) -> bool:
@@ -188,16 +178,12 @@ class _Sized(NamedTuple):
         return max(len(self.column.title), min(self.size, enough))
 
 
-class _Layout(NamedTuple):
-    """The columns that fit, and those that do not."""
+def _fit(columns: list[_Sized], width: int) -> tuple[list[_Sized], list[str], int]:
+    """
+    Return the columns that fit, the titles of those that do not, and the gap.
 
-    columns: list[_Sized]
-    left_out: list[str]
-    gap: int
-
-
-def _fit(columns: list[_Sized], width: int) -> _Layout:
-    """Choose a layout that fits: wide gaps, narrow gaps, then fewer columns."""
+    Tries wide gaps, narrow gaps, then fewer columns.
+    """
     gap = GAP if _taken(columns, GAP) <= width else NARROW_GAP
     left_out: list[str] = []
     while _taken(columns, gap) > width:
@@ -208,7 +194,7 @@ def _fit(columns: list[_Sized], width: int) -> _Layout:
         columns = [one for one in columns if one is not last]
         if not last.is_blank:
             left_out.append(last.column.title)
-    return _Layout(_shared(columns, width, gap), left_out, gap)
+    return _shared(columns, width, gap), left_out, gap
 
 
 def _taken(columns: Sequence[_Sized], gap: int) -> int:
@@ -218,7 +204,7 @@ def _taken(columns: Sequence[_Sized], gap: int) -> int:
 def _shared(columns: list[_Sized], width: int, gap: int) -> list[_Sized]:
     """Distribute the room left over: names first, then the shortest long columns."""
     left = width - _taken(columns, gap)
-    sizes = {one.position: one.min_size for one in columns}
+    sizes = {one.column.title: one.min_size for one in columns}
     flexible = sorted(
         (one for one in columns if one.can_shrink),
         key=lambda one: (one.column.is_long, one.size),
@@ -227,9 +213,9 @@ def _shared(columns: list[_Sized], width: int, gap: int) -> list[_Sized]:
         fair = left // (len(flexible) - count) if one.column.is_long else left
         # Below 0 there is not even room for names: they are wrapped.
         more = max(min(one.size - one.min_size, fair), min(0, MIN_LONG - one.min_size))
-        sizes[one.position] += more
+        sizes[one.column.title] += more
         left -= more
-    return [one._replace(size=sizes[one.position]) for one in columns]
+    return [one._replace(size=sizes[one.column.title]) for one in columns]
 
 
 def show_line(*cells: str) -> None:
@@ -260,18 +246,26 @@ def show_one(item: JSON, *cells: str, as_json: bool) -> None:
         show_line(*cells)
 
 
+def progress(*columns: ProgressColumn, auto_refresh: bool = True) -> Progress:
+    """Return progress bars on standard error, shown only on a terminal."""
+    console = Console(stderr=True)
+    return Progress(
+        *columns,
+        console=console,
+        transient=True,
+        auto_refresh=auto_refresh,
+        disable=not console.is_terminal,
+    )
+
+
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on a terminal; yields a function that sets the number."""
-    console = notices()
-    columns = (
+    with progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-    )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.update(task, completed=done)
+    ) as bars:
+        task = bars.add_task(what, total=total)
+        yield lambda done: bars.update(task, completed=done)

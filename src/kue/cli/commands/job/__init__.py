@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from kue.cli.commands.job.add import add
 from kue.cli.commands.job.change import cancel, edit, move, remove, retry
-from kue.cli.commands.job.follow import log, wait
 from kue.cli.commands.job.list import list_
-from kue.cli.commands.job.show import show
+from kue.cli.commands.job.show import log, show, wait
 from kue.cli.context import noun
 
 

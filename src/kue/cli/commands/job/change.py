@@ -124,9 +124,12 @@ async def move(
       kue job move 7 --to waiting
       kue job move 7 --to delayed --delay 2h
     """
-    when = delay if at is None else at
-    _check_times(to, at, delay)
-    due = await moment_of(q, when, ahead=True)
+    given = [when for when in (at, delay) if when is not None]
+    if to == State.DELAYED and len(given) != 1:
+        raise click.UsageError("--to delayed needs one of --at and --delay")
+    if to == State.WAITING and given:
+        raise click.UsageError("--at and --delay go with --to delayed")
+    due = await moment_of(q, given[0] if given else None, ahead=True)
     act = partial(q.move_many, to=State(to), at=due)
     return await each(ids, act, now=to, as_json=as_json)
 
@@ -142,14 +145,6 @@ async def each(
             if result.error is not None:
                 code = REFUSED
     return code
-
-
-def _check_times(to: str, at: object, delay: object) -> None:
-    given = sum(value is not None for value in (at, delay))
-    if to == State.DELAYED and given != 1:
-        raise click.UsageError("--to delayed needs one of --at and --delay")
-    if to == State.WAITING and given:
-        raise click.UsageError("--at and --delay go with --to delayed")
 
 
 def _show(result: BulkResult, *, now: str, as_json: bool, hint: str) -> None:
