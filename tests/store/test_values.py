@@ -21,7 +21,6 @@ from kue.store.values import (
     MaintenanceResult,
     Pause,
     held_by,
-    restarted,
     sort_key,
 )
 
@@ -192,10 +191,6 @@ def test_upkeep_that_did_nothing_is_false() -> None:
 
 def test_a_claim_is_named_by_its_lane_and_number() -> None:
     assert str(Claim("host-1/0", 4)) == "host-1/0.4"
-
-
-def test_a_restart_is_a_line_without_a_run() -> None:
-    assert restarted(5) == Attempt(token="", at=5, outcome="restarted")
 
 
 def test_a_job_that_a_pause_holds_back_says_so() -> None:

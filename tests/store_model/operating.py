@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kue.model.events import Kind
-from kue.model.job import MOVES_BY_HAND, State
+from kue.model.job import MOVES_BY_HAND, Attempt, State
 from kue.model.schedule import Schedule
 from kue.store.values import (
     NOTHING_SEEN,
@@ -18,7 +18,6 @@ from kue.store.values import (
     RemoveRequest,
     Reply,
     Result,
-    restarted,
 )
 from tests.store_model.entry import Entry
 from tests.store_model.running import Running
@@ -82,7 +81,7 @@ class Operating(Running):
             return Reply(Result.HELD, holder=holder)
         self.hold_key(entry)
         entry.attempts = entry.stalls = 0
-        entry.history.append(restarted(now))
+        entry.history.append(Attempt(token="", at=now, outcome="restarted"))
         self.ready(entry, at, now)
         self.tell(Kind.ENQUEUE, entry, now, state=entry.state)
         return Reply(Result.DONE)

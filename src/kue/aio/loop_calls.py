@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 
@@ -25,6 +25,23 @@ def hand_over(
     """Schedule a call on another loop; one that is closed ignores it."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call, *args)
+
+
+def call_in(
+    loop: asyncio.AbstractEventLoop, call: Callable[..., object], *args: Any
+) -> None:
+    """Make a call in *loop*: at once if it runs here, else it is handed over."""
+    if running() is loop:
+        call(*args)
+    else:
+        hand_over(loop, call, *args)
+
+
+async def await_in(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Run *work* in *loop*, which may be that of another thread."""
+    if running() is loop:
+        return await work
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
 class LoopCalls(Generic[T]):

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Awaitable, Coroutine, Iterable
 
 
 async def cancel_all(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
@@ -15,6 +15,22 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
     for task in found:
         task.cancel()
     await asyncio.gather(*found, return_exceptions=True)
+
+
+async def wait_for_first(
+    *works: Awaitable[object], timeout: float | None = None
+) -> None:
+    """
+    Wait until one of *works* has ended, for *timeout* seconds at most.
+
+    Of the others, coroutines are cancelled, and tasks of the caller go on.
+    """
+    tasks = {asyncio.ensure_future(work) for work in works}
+    try:
+        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks.difference(works):
+            task.cancel()
 
 
 class BackgroundTasks:

@@ -13,7 +13,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from kue.aio.loop_calls import running
+from kue.aio.loop_calls import await_in
 from kue.bus import frames
 from kue.bus.address_consumers import AddressConsumers
 from kue.bus.codecs import Codecs
@@ -27,7 +27,7 @@ from kue.bus.requests import PREFIX, PendingRequests
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine
+    from collections.abc import Collection
 
     from kue.bus.cluster import ClusterManager
     from kue.bus.consumer import ConsumerContext, Handler
@@ -102,7 +102,7 @@ class EventBus:
         self._is_open = False
         self._requests.end()
         if self.cluster is not None:
-            await self._in_cluster_loop(self.cluster.leave())
+            await await_in(self._loop, self.cluster.leave())
 
     async def __aenter__(self) -> EventBus:
         await self.start()
@@ -230,7 +230,7 @@ class EventBus:
     async def flush(self) -> None:
         """Wait until everything sent and announced so far is on its way."""
         if self.cluster is not None:
-            await self._in_cluster_loop(self.cluster.flush())
+            await await_in(self._loop, self.cluster.flush())
 
     def consumers(self) -> dict[str, int]:
         """Return how many consumers each address has on this node."""
@@ -424,17 +424,9 @@ class EventBus:
             return
         try:
             async with asyncio.timeout(timeout):
-                await self._in_cluster_loop(cluster.look_up(address))
+                await await_in(self._loop, cluster.look_up(address))
         except TimeoutError:
             raise timed_out(timeout, pending.reply_address, address) from None
         except StoreError as exc:
             text = f"The cluster cannot be asked about {address}: {exc}"
             raise RequestFailed(text, kind=FailureKind.ERROR) from exc
-
-    async def _in_cluster_loop(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run *work* in the loop that joined the cluster."""
-        if running() is self._loop:
-            await work
-        else:
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
-            await asyncio.wrap_future(future)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kue.aio.loop_calls import LoopCalls, hand_over, running
+from kue.aio.callbacks import is_async
+from kue.aio.loop_calls import LoopCalls, call_in, running
 from kue.aio.tasks import cancel_all
 from kue.bus.errors import RequestFailed, discarded, raised
 
@@ -98,7 +98,7 @@ class Consumer:
         #: Called once, when it is unregistered.
         self.on_end: Callable[[], object] | None = None
         self._handler = handler
-        self._is_async = handler is not None and _is_async(handler)
+        self._is_async = handler is not None and is_async(handler)
         self._buffer = buffer
         is_plain = handler is not None and not self._is_async
         #: How many may wait while it is not paused.
@@ -137,17 +137,17 @@ class Consumer:
 
     def pause(self) -> None:
         """Receive nothing until `resume` or `fetch`; all three from any thread."""
-        self._in_loop(self._set_demand, 0)
+        call_in(self.loop, self._set_demand, 0)
 
     def resume(self) -> None:
         """Receive everything."""
-        self._in_loop(self._set_demand, None)
+        call_in(self.loop, self._set_demand, None)
 
     def fetch(self, count: int) -> None:
         """Receive *count* more messages, then pause again."""
         if count < 1:
             raise ValueError(f"count must be at least 1, not {count}")
-        self._in_loop(self._fetch, count)
+        call_in(self.loop, self._fetch, count)
 
     def unregister(self) -> None:
         """
@@ -160,7 +160,7 @@ class Consumer:
             self._on_unregister(self)
             if self._home is not None:
                 self._home.forget(self)
-            self._in_loop(self._end)
+            call_in(self.loop, self._end)
 
     def deliver(self, message: Message) -> None:
         """Receive a message that belongs to this consumer, from any thread."""
@@ -195,12 +195,6 @@ class Consumer:
                 self._arrival = self.loop.create_future()
             await asyncio.shield(self._arrival)
         return self._next()
-
-    def _in_loop(self, call: Callable[..., object], *args: Any) -> None:
-        if running() is self.loop:
-            call(*args)
-        else:
-            hand_over(self.loop, call, *args)
 
     def _set_demand(self, demand: int | None) -> None:
         self._demand = demand
@@ -355,9 +349,3 @@ def _call(hook: Callable[..., object] | None, *args: Any) -> None:
             hook(*args)
         except Exception:
             logger.exception("a consumer's hook failed")
-
-
-def _is_async(handler: Handler) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004
-    )

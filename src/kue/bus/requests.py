@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kue.aio.loop_calls import hand_over, running
+from kue.aio.loop_calls import call_in
 from kue.bus.errors import FailureKind, RequestFailed, node_lost, timed_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kue.bus.interceptors import InterceptorChain
     from kue.bus.message import Message
 
@@ -42,11 +40,11 @@ class PendingRequest:
 
     def answer(self, message: Message) -> None:
         """Hand over the reply, from any thread."""
-        _call_in(self.queue.loop, self._take, message)
+        call_in(self.queue.loop, self._take, message)
 
     def fail(self, failure: RequestFailed) -> None:
         """Hand over the failure, from any thread."""
-        _call_in(self.queue.loop, self._fail, failure)
+        call_in(self.queue.loop, self._fail, failure)
 
     def _take(self, message: Message) -> None:
         if self.inbound.links:
@@ -166,7 +164,7 @@ class PendingRequests(dict[str, PendingRequest]):
         for pending in list(self.values()):
             pending.fail(RequestFailed("The bus was closed", kind=FailureKind.ERROR))
         for queue in list(self._queues.values()):
-            _call_in(queue.loop, queue.stop)
+            call_in(queue.loop, queue.stop)
 
     def _new_queue(
         self, loop: asyncio.AbstractEventLoop, timeout: float
@@ -179,13 +177,3 @@ class PendingRequests(dict[str, PendingRequest]):
         if len(self._queues) >= _MAX_QUEUES:
             return RequestTimeouts(loop, timeout, is_shared=False)
         return self._queues.setdefault((loop, timeout), RequestTimeouts(loop, timeout))
-
-
-def _call_in(
-    loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any
-) -> None:
-    """Make a call in *loop*, at once if it is the running one."""
-    if running() is loop:
-        call(*args)
-    else:
-        hand_over(loop, call, *args)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 from typing import TYPE_CHECKING
 
 from kue.cli.output.console import print_message
@@ -73,9 +72,8 @@ async def warn_of_unhandled_type(q: Kue, type: str) -> None:
 
 def near(name: str, known: Sequence[str], *, what: str) -> str:
     """Return the end of a message: which of the *known* names may be meant."""
-    close = difflib.get_close_matches(name, known, n=3)
-    if close:
-        return f"; did you mean {' or '.join(repr(found) for found in close)}?"
+    if meant := did_you_mean(nearest(name, known)):
+        return meant
     if not known:
         return f"; there are no {what} yet"
     return f"; {what}: {', '.join(known[:10])}{' …' if len(known) > 10 else ''}"

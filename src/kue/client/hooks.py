@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kue.aio.callbacks import awaited
 from kue.model.job import Error, Failed, Job
 from kue.model.payload import JSON
 
@@ -49,13 +49,13 @@ class Hooks:
     async def start(self) -> None:
         """Call the start-up hooks; one that raises keeps the worker from starting."""
         for hook in self.startup:
-            await _called(hook())
+            await awaited(hook())
 
     async def stop(self) -> None:
         """Call the shutdown hooks, the last registered first; none is left out."""
         for hook in reversed(self.shutdown):
             try:
-                await _called(hook())
+                await awaited(hook())
             except Exception:
                 logger.exception("shutdown hook %r raised", hook)
 
@@ -83,13 +83,8 @@ class FailureNotifier:
     async def _call_hooks(self, job: Job, error: Error) -> None:
         for hook in self._hooks:
             try:
-                await _called(hook(job, error))
+                await awaited(hook(job, error))
             except Exception:
                 logger.exception(
                     "failure hook %r raised", hook, extra={"job_id": job.id}
                 )
-
-
-async def _called(answer: Awaitable[object] | object) -> None:
-    if inspect.isawaitable(answer):
-        await answer

@@ -16,6 +16,7 @@ from typing import (
     overload,
 )
 
+from kue.aio.callbacks import is_async
 from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
 from kue.client.registry import HandlerRegistry, HandlerSettings
 from kue.client.task import Task
@@ -27,7 +28,6 @@ from kue.worker.handler_adapters import (
     Execution,
     in_process,
     in_thread,
-    is_async,
     takes_done,
     target_of,
     with_done,

@@ -8,11 +8,11 @@ other, in the order of the events; one that raises is logged and disturbs no oth
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from kue.aio.callbacks import awaited
 from kue.aio.loop_calls import running
 from kue.model.events import Event, Kind
 
@@ -71,9 +71,7 @@ class Callbacks:
         """Call the callbacks for this kind of event."""
         for callback in tuple(self._by_kind.get(event.kind, ())):
             try:
-                answer = callback(event)
-                if inspect.isawaitable(answer):
-                    await answer
+                await awaited(callback(event))
             except Exception:
                 logger.exception(
                     "callback %r for %s raised", callback, event.kind.value

@@ -9,11 +9,12 @@ it is stale.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kue.aio.callbacks import awaited
 
 if TYPE_CHECKING:
     from kue.client.hooks import CallNext
@@ -78,9 +79,7 @@ class Resource(Generic[T]):
         if self._check is None:
             return True
         try:
-            answer = self._check(self.value)
-            if inspect.isawaitable(answer):
-                answer = await answer
+            answer = await awaited(self._check(self.value))
         except Exception as exc:
             logger.info("resource %s does not pass its check: %s", self.name, exc)
             return False

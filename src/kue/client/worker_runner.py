@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
+from kue.aio.event_loop import on_signals
 from kue.client.hooks import FailureNotifier, Hooks
 from kue.model.duration import Duration, milliseconds
 from kue.worker.worker import GRACE_SECONDS, Worker, WorkerOptions
@@ -33,24 +34,16 @@ def stopped_by_signals(worker: Worker) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop = asyncio.get_running_loop()
+    handlers = ExitStack()
 
     def stop() -> None:
         if worker.is_stopping:
-            _remove_handlers(loop)
+            handlers.close()
         worker.stop()
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, stop)
-    try:
+    with handlers:
+        handlers.enter_context(on_signals(dict.fromkeys(SIGNALS, stop)))
         yield
-    finally:
-        _remove_handlers(loop)
-
-
-def _remove_handlers(loop: asyncio.AbstractEventLoop) -> None:
-    for number in SIGNALS:
-        loop.remove_signal_handler(number)
 
 
 class RunMethods:

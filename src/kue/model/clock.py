@@ -22,18 +22,3 @@ class SystemClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
-
-
-class FakeClock:
-    """A clock that stands still until a test moves it."""
-
-    def __init__(self, start_ms: int = 1_800_000_000_000) -> None:
-        self._now = start_ms
-
-    def now_ms(self) -> int:
-        return self._now
-
-    def advance(self, milliseconds: int) -> int:
-        """Move the clock (back, if negative) and return the new time."""
-        self._now += milliseconds
-        return self._now

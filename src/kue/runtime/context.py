@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
+from kue.aio.callbacks import awaited
 from kue.aio.loop_calls import running
 from kue.runtime.errors import RuntimeClosed
 from kue.runtime.thread_pool import OrderedCalls, ThreadPool, on_thread
@@ -65,9 +66,7 @@ class CloseHooks:
         while self._hooks:
             hook, _ = self._hooks.popitem()
             try:
-                answer = hook()
-                if inspect.isawaitable(answer):
-                    await answer
+                await awaited(hook())
             except Exception:
                 logger.exception("the close hook %r failed", hook)
 

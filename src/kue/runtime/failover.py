@@ -17,11 +17,12 @@ import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kue.aio.loop_calls import running
+from kue.aio.loop_calls import await_in
+from kue.aio.tasks import cancel_all
 from kue.bus.failover_duties import MAX_DUTIES, MAX_DUTY, AssignmentResult
 from kue.model.errors import BadPayload, StoreError
 from kue.model.names import check_name
@@ -41,7 +42,7 @@ GRACE_SECONDS = 1.0
 MAX_QUORUM = 10_000
 MAX_GRACE = 3600.0
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
+
 #: Seconds between two passes, if nothing happens.
 PASS_SECONDS = 1.0
 #: The same while a node is gone, but not for long enough.
@@ -118,7 +119,7 @@ class Failover:
 
     async def close(self) -> None:
         """Leave the group; no node takes over what this one has deployed."""
-        await self._in_loop(self._close())
+        await await_in(self._loop, self._close())
 
     async def deploy(self, source: Source, options: DeploymentOptions) -> str:
         """Deploy what outlives this node; below the quorum, only record it."""
@@ -127,7 +128,7 @@ class Failover:
                 "a child ends with its parent and cannot fail over; "
                 "deploy the parent with ha=True"
             )
-        return await self._in_loop(self._deploy(_record_of(source, options)))
+        return await await_in(self._loop, self._deploy(_record_of(source, options)))
 
     def has(self, deployment_id: str) -> bool:
         """Return whether it is assigned to this node."""
@@ -135,7 +136,7 @@ class Failover:
 
     async def strike(self, deployment_id: str) -> bool:
         """End a duty; return whether it runs and is left to be undeployed."""
-        return await self._in_loop(self._strike(deployment_id))
+        return await await_in(self._loop, self._strike(deployment_id))
 
     # -- passes ----------------------------------------------------------------
 
@@ -321,12 +322,8 @@ class Failover:
 
     async def _close(self) -> None:
         self._is_closed = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-        for task in [*self._busy.values()]:
-            task.cancel()
-            await asyncio.wait([task])
+        await cancel_all([self._task])
+        await cancel_all(self._busy.values())
         try:
             async with asyncio.timeout(_RESIGN_SECONDS):
                 await self._assignments.resign()
@@ -337,13 +334,6 @@ class Failover:
                 self._ha.group,
                 exc,
             )
-
-    async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run *work* in the loop of the cluster."""
-        if running() is self._loop:
-            return await work
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return await asyncio.wrap_future(future)
 
 
 _encoder = msgspec.json.Encoder()

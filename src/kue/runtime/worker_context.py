@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 from weakref import WeakKeyDictionary
 
+from kue.aio.callbacks import awaited
 from kue.aio.loop_calls import hand_over
 from kue.aio.loop_thread import close_loop
 from kue.bus.consumer import reply_discarded
@@ -130,7 +131,7 @@ class WorkerContext(Context):
     def _task(self, answer: Awaitable[T]) -> asyncio.Task[T]:
         if self._loop is None:
             self._loop = self.runtime.loop_factory()
-        return self._loop.create_task(_awaited(answer))
+        return self._loop.create_task(awaited(answer))
 
     def _cancel(self, future: Future[Any]) -> None:
         task = self._calls.get(future)
@@ -177,7 +178,3 @@ class WorkerExecutor:
         if not self._is_closed:
             self._is_closed = True
             self._pools.release(self._pool)
-
-
-async def _awaited(answer: Awaitable[T]) -> T:
-    return await answer

@@ -14,7 +14,6 @@ from kue.model.histogram import added
 from kue.model.job import (
     MAX_PRIORITY,
     MIN_PRIORITY,
-    Attempt,
     Ending,
     Job,
     State,
@@ -707,11 +706,6 @@ def _number(given: int | str) -> int:
 def held_by(pause: Pause) -> str:
     """Return the `Job.held` of a job that a pause holds back."""
     return f"paused: {pause.reason}" if pause.reason else "paused"
-
-
-def restarted(now: int) -> Attempt:
-    """Return the line of the history for a finished job that was requeued."""
-    return Attempt(token="", at=now, outcome="restarted")
 
 
 def _has(data: JSON, path: str, wanted: JSON) -> bool:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from kue.aio.retry import StoreRetry
+from kue.aio.tasks import wait_for_first
 from kue.store import store_for
 from kue.store.values import RenewRequest
 from kue.supervisor.protocol import Hello
@@ -84,13 +85,9 @@ class ChildHeartbeats:
         if not isinstance(hello, Hello) or hello.beats_itself:
             return
         self._renewals[child] = renewal = self._renewal(child, hello)
-        renewing = asyncio.create_task(
-            renewal.run(), name=f"kue heartbeat {hello.worker}"
-        )
         try:
-            await child.gone.wait()
+            await wait_for_first(child.gone.wait(), renewal.run())
         finally:
-            renewing.cancel()
             del self._renewals[child]
         # The process is gone for certain: nobody need wait for its lease to run out.
         # If it deregistered itself, we may have renewed its lease since.

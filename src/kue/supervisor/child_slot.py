@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from kue.aio.tasks import wait_for_first
 from kue.supervisor.protocol import Hello
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class ChildSlot:
 
     async def _is_over(self, child: ChildProcess) -> bool:
         """Wait until *child* leaves or must be replaced; return whether all is done."""
-        await _any(child.leaving, self._replacement_requested)
+        await wait_for_first(child.leaving.wait(), self._replacement_requested.wait())
         if child.is_ordered_to_stop:
             await child.gone.wait()
             return True
@@ -157,13 +158,3 @@ class ChildSlot:
             child.leave(grace)
         self._replaced(new is not None)
         return new or child
-
-
-async def _any(*events: asyncio.Event) -> None:
-    """Wait until one of them is set."""
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()

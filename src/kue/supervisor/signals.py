@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kue.aio.event_loop import on_signals
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
-
-
-@contextmanager
-def on_signals(actions: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
-    """Call these functions for signals, for as long as the context lasts."""
-    loop = asyncio.get_running_loop()
-    for number, action in actions.items():
-        loop.add_signal_handler(number, action)
-    try:
-        yield
-    finally:
-        for number in actions:
-            loop.remove_signal_handler(number)
 
 
 def handled_signals(

@@ -10,6 +10,7 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from kue.aio.tasks import wait_for_first
 from kue.model.errors import KueError
 from kue.model.version import version
 from kue.supervisor.child_lease_renewal import ChildHeartbeats
@@ -146,9 +147,7 @@ class Supervisor:
 
     async def _work(self) -> None:
         working = asyncio.create_task(self._pool.work(), name="kue child pool")
-        stopping = asyncio.create_task(self._stopping.wait(), name="kue stop")
-        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
+        await wait_for_first(working, self._stopping.wait())
         if self._stopping.is_set():
             self._pool.stop(self._options.grace)
         await working

@@ -13,11 +13,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from kue.aio.callbacks import awaited, is_async
 from kue.aio.tasks import BackgroundTasks
 from kue.client.queue import Kue
 from kue.vertx.job_service import JobService
-from kue.vertx.service_binding import awaited
-from kue.worker.handler_adapters import HandlerError, in_thread, is_async
+from kue.worker.handler_adapters import HandlerError, in_thread
 
 if TYPE_CHECKING:
     from kue.client.builder import JobBuilder

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kue.aio.callbacks import awaited
 from kue.client.subscriptions import QUEUE_PREFIX, kind_of
 from kue.model.events import Kind
 from kue.vertx.addresses import ANY, Addresses
-from kue.vertx.service_binding import awaited
 
 if TYPE_CHECKING:
     from kue.bus import Consumer, EventBus, Message

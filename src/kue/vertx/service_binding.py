@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
+from kue.aio.callbacks import awaited
 from kue.bus import FailureKind, RequestFailed
 from kue.bus.message import DEFAULT_TIMEOUT
 from kue.model.errors import (
@@ -116,11 +117,6 @@ def authorised(check: TokenCheck) -> Interceptor:
         return await proceed()
 
     return intercept
-
-
-async def awaited(result: Any) -> Any:
-    """Return what a plain function returned, or a coroutine function will."""
-    return await result if inspect.isawaitable(result) else result
 
 
 # -- actions -------------------------------------------------------------------

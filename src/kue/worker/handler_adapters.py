@@ -14,6 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from kue.aio.callbacks import is_async
 from kue.model.payload import JSON
 from kue.worker.pools.processes import FunctionTarget
 
@@ -24,15 +25,6 @@ Execution: TypeAlias = Literal["loop", "thread", "process"]
 #: Called with the run, or in a child with the job.
 Call: TypeAlias = Callable[[Any], Any]
 RunHandler: TypeAlias = Callable[["ActiveRun"], Awaitable[JSON]]
-
-
-def is_async(function: Any) -> bool:
-    """Return whether calling *function* returns an awaitable."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an object may have one
-    )
 
 
 def in_thread(call: Call) -> RunHandler:

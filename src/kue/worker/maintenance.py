@@ -8,6 +8,8 @@ import random
 import time
 from typing import TYPE_CHECKING
 
+from kue.aio.tasks import wait_for_first
+
 if TYPE_CHECKING:
     from kue.store.values import MaintenanceResult
     from kue.worker.shared_context import WorkerState
@@ -45,19 +47,11 @@ class Maintenance:
             self._is_overdue.clear()
             result = await self._context.store_retry.persist("maintenance", self._pass)
             if result.elsewhere:
-                await self._rest_until_overdue()
+                rest = self._context.sleep(_scattered(ELSEWHERE_SECONDS))
+                await wait_for_first(rest, self._is_overdue.wait())
             elif not result.more:
                 rests = QUIET_RESTS if result.quiet else 1
                 await self._context.sleep(_scattered(MAINTENANCE_SECONDS * rests))
-
-    async def _rest_until_overdue(self) -> None:
-        rest = asyncio.ensure_future(self._context.sleep(_scattered(ELSEWHERE_SECONDS)))
-        overdue = asyncio.ensure_future(self._is_overdue.wait())
-        try:
-            await asyncio.wait([rest, overdue], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            rest.cancel()
-            overdue.cancel()
 
     async def _pass(self) -> MaintenanceResult:
         settings = self._context.settings

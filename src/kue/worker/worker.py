@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVarTuple
 import msgspec
 
 from kue.aio.retry import MAX_BUGS, StoreRetry
+from kue.aio.tasks import wait_for_first
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
 from kue.model.names import check_path_name
@@ -367,12 +368,9 @@ class Worker:
         self, loops: list[asyncio.Task[None]], seconds: float
     ) -> set[asyncio.Task[None]]:
         """Return the loops still running after *seconds*, or after a second `stop`."""
-        waits = [
-            asyncio.create_task(asyncio.wait(loops), name="kue drain"),
-            asyncio.create_task(self._stopping_now.wait(), name="kue stop now"),
-        ]
-        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        _cancel(waits)
+        await wait_for_first(
+            asyncio.wait(loops), self._stopping_now.wait(), timeout=seconds
+        )
         return {loop for loop in loops if not loop.done()}
 
     def _requeue_all(self) -> None:

@@ -19,11 +19,11 @@ import secrets
 import time
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.aio.loop_calls import LoopCalls, hand_over, running
+from kue.aio.loop_calls import LoopCalls, call_in, running
 from kue.aio.retry import short_pause
 from kue.aio.tasks import BackgroundTasks
 from kue.bus.frames import unpack
@@ -148,11 +148,11 @@ class RedisCluster:
 
     def announce(self, address: str) -> Future[None]:
         done: Future[None] = Future()
-        self._in_loop(self._membership.update, address, True, done)
+        call_in(self._loop, self._membership.update, address, True, done)
         return done
 
     def withdraw(self, address: str) -> None:
-        self._in_loop(self._membership.update, address, False, None)
+        call_in(self._loop, self._membership.update, address, False, None)
 
     def post(self, node: str, frame: Frame) -> None:
         if running() is self._loop:
@@ -411,12 +411,3 @@ class RedisCluster:
         channel = f"{self._root}:to:{node}"
         self._outboxes.bytes += len(batch)
         return int(await self._client.read(self._root, "SPUBLISH", channel, batch))
-
-    # -- helpers ----------------------------------------------------------------
-
-    def _in_loop(self, call: Any, *args: Any) -> None:
-        """Make a call in the loop that joined."""
-        if running() is self._loop:
-            call(*args)
-        else:
-            hand_over(self._loop, call, *args)

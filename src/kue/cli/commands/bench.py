@@ -14,14 +14,13 @@ import msgspec
 from rich import box
 from rich.table import Column, Table
 
-from kue.aio.event_loop import run
+from kue.aio.event_loop import on_signals, run
 from kue.cli.commands.bench_store import NAME, BenchStore, bench_store_for, queue_at
 from kue.cli.output.console import EXIT_CODES, output, print_message
 from kue.cli.output.listing import progress
 from kue.model import settings
 from kue.model.errors import KueError
 from kue.store import store_for
-from kue.supervisor.signals import on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -6,7 +6,6 @@ Imported only by commands that serve: a web server is slow to import.
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import shutil
@@ -20,6 +19,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from kue.aio.event_loop import on_signals
+from kue.aio.tasks import wait_for_first
 from kue.cli.commands.dashboard import HOST
 from kue.cli.output.console import print_message, program
 from kue.http.app import create_app
@@ -30,9 +31,9 @@ from kue.http.framework.path_prefix import checked
 from kue.http.server.address import ListenAddress, UnprotectedServer
 from kue.http.server.serve import ServeOptions, check, listen, serving
 from kue.model.errors import StoreUnavailable
-from kue.supervisor.signals import on_signals
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
     from collections.abc import AsyncIterator, Callable
 
@@ -161,10 +162,7 @@ async def serve(
         with on_signals({signal.SIGINT: stopping.set, signal.SIGTERM: stopping.set}):
             async with running(q, options, listener, command=command) as (url, server):
                 on_start(url)
-                waiting = asyncio.create_task(stopping.wait(), name="kue stop")
-                tasks = [waiting, server]
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
+                await wait_for_first(stopping.wait(), server)
 
 
 def open_browser(url: str) -> None:

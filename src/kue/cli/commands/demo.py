@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kue.aio.event_loop import run
+from kue.aio.event_loop import on_signals, run
 from kue.cli.commands.dashboard import PORT, DashboardOptions
 from kue.cli.commands.demo_jobs import DemoJobs
 from kue.cli.commands.demo_view import RUNNING, Counts, DemoView, counts_table, view_for
@@ -21,7 +21,6 @@ from kue.cli.params import PORT_NUMBER
 from kue.client.queue import Kue
 from kue.model.errors import ConfigError, KueError
 from kue.model.job import UNFINISHED, State
-from kue.supervisor.signals import on_signals
 
 if TYPE_CHECKING:
     import socket

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, runtime_checkable
 
 from starlette.concurrency import run_in_threadpool
 
+from kue.aio.callbacks import awaited
 from kue.http.auth.roles import Role, Scope
 from kue.http.framework.problem import Refused, forbidden
 
@@ -85,7 +86,7 @@ class CallbackGuard:
             return cast("User | None", await self._callback(connection))
         # In a thread: it may query a database, or belong to a framework that needs one.
         answer = await run_in_threadpool(self._callback, connection)
-        return await answer if inspect.isawaitable(answer) else answer
+        return await awaited(answer)
 
 
 def guard_of(given: Guard | GuardCallback) -> Guard:

@@ -22,6 +22,7 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 
+from kue.aio.tasks import wait_for_first
 from kue.http.auth.startup_token import without_token
 from kue.http.framework.path_prefix import PathPrefix, checked
 from kue.http.security.csrf import MAX_HEADERS
@@ -145,7 +146,9 @@ async def serving(
     server = _server(app, listener, options)
     task = asyncio.create_task(server.serve([listener]), name="kue http")
     try:
-        await _until_started(server, task)
+        await wait_for_first(server.is_up.wait(), task)
+        if task.done():
+            await task
         yield task
     finally:
         await app.state.live.close()
@@ -235,11 +238,3 @@ def _context(options: ServeOptions) -> ssl.SSLContext | None:
             f"the certificate cannot be used: {exc}; check --certfile and --keyfile"
         ) from exc
     return context
-
-
-async def _until_started(server: _Server, task: asyncio.Task[None]) -> None:
-    starting = asyncio.create_task(server.is_up.wait())
-    await asyncio.wait([starting, task], return_when=asyncio.FIRST_COMPLETED)
-    starting.cancel()
-    if task.done():
-        await task

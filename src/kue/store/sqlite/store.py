@@ -474,7 +474,7 @@ class SqliteStore(Store):
         self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
     ) -> AsyncIterator[Events]:
         check_batch(job_ids or (), "jobs")
-        subscriber = Subscriber(job_ids, buffer, self._clock)
+        subscriber = Subscriber(job_ids, buffer)
         subscribers = self._engine.subscribers
         with self._engine.watching_changes():
             subscribers.add(subscriber)

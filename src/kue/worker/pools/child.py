@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from kue.aio.callbacks import awaited
 from kue.model.arguments import Arguments
 from kue.model.job import Job
 from kue.store.values import LogLine
@@ -91,7 +92,7 @@ def run(active: ActiveJob, handler: Callable[[ActiveJob], Any]) -> Ending:
     try:
         result = handler(active)
         if inspect.isawaitable(result):
-            result = asyncio.run(_awaited(result))
+            result = asyncio.run(awaited(result))
         ending = ending_of_result(result)
     except BaseException as exc:
         ending = ending_of(active, exc)
@@ -127,10 +128,6 @@ def _found(module: str, name: str, *file: str) -> Callable[..., Any]:
 
 def _raise(exc: BaseException, active: ActiveJob) -> NoReturn:
     raise exc
-
-
-async def _awaited(result: Any) -> Any:
-    return await result
 
 
 def _receive(link: socket.socket) -> bytes | None:

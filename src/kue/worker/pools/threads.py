@@ -14,6 +14,8 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kue.aio.loop_calls import hand_over
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -99,11 +101,7 @@ class _Thread:
 
         def call() -> None:
             result, error = self._run(context, function)
-            try:
-                loop.call_soon_threadsafe(_set_result, future, result, error)
-            except RuntimeError:
-                # The loop is closed: nobody waits for the result.
-                return
+            hand_over(loop, _set_result, future, result, error)
 
         self._calls.put(call)
         return future

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from kue.model.clock import Clock
-
 #: Events read from the table at once.
 CHUNK = 1000
 
@@ -59,13 +57,10 @@ _decode = msgspec.json.Decoder(list[_Numbered]).decode
 class Subscriber(EventBuffer):
     """A subscriber, with a buffer of its newest *buffer* unread events."""
 
-    def __init__(
-        self, job_ids: Sequence[int] | None, buffer: int, clock: Clock
-    ) -> None:
+    def __init__(self, job_ids: Sequence[int] | None, buffer: int) -> None:
         super().__init__(buffer)
         self.name = uuid.uuid4().hex
         self.job_ids = None if job_ids is None else frozenset(job_ids)
-        self._clock = clock
         self._loop = asyncio.get_running_loop()
         #: The last event before it subscribed, or that it received.
         self._last = 0
@@ -87,9 +82,6 @@ class Subscriber(EventBuffer):
             if seq > self._last:
                 self._last = seq
                 self.put(event, seq)
-
-    def _lagged_at(self) -> int:
-        return self._clock.now_ms()
 
 
 class Subscribers:
