@@ -59,6 +59,7 @@ async def test_a_last_message_that_did_not_come_is_noticed_after_a_while(
         received = await read_until(events, lambda event: event.kind is Kind.LAGGED)
 
     assert kinds(received) == [Kind.ENQUEUE, Kind.LAGGED]
+    assert received[1].at > 0
 
 
 async def test_a_later_listener_misses_nothing_by_what_went_before(

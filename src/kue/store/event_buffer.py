@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 
 from kue.model.events import Event, Kind
@@ -58,7 +59,11 @@ class EventBuffer:
                 kind=Kind.LAGGED,
                 job_id=0,
                 type="",
-                at=self._events[0][1].at if self._events else 0,
+                at=self._events[0][1].at if self._events else _now_ms(),
                 detail={"missed": missed},
             )
         return self._events.popleft()[1]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
