@@ -75,6 +75,9 @@ class Place:
     def __init__(self, server: RedisServer) -> None:
         self.url = server.url
         self.client = server.client()
+        # Of earlier tests: the tests of a module may run in two parts.
+        for key in self.client.scan_iter(f"{{{PREFIX}}}:*"):
+            self.client.delete(key)
         self.scene, self.readers = asyncio.run(self._fill())
         self.garbling = Garbling(self.client, PREFIX)
 
