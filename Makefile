@@ -50,8 +50,8 @@ test-lowest: setup .venv-lowest/stamp ## all tests, with the lowest versions of 
 
 # The part of it that `make test` runs: both stores, workers, events, the server.
 LOWEST_PART := $(addprefix tests/, store/test_add.py store/test_cycle.py store/test_watch.py \
-	bus/test_channels.py faults/test_moving_slots.py unit/test_worker.py \
-	unit/test_cli_help.py http/test_serve.py http/test_websocket.py)
+	bus/test_channels.py faults/test_moving_slots.py worker/test_worker.py \
+	cli/test_help.py http/test_serve.py http/test_websocket.py)
 test-lowest-part: have-redis .venv-lowest/stamp
 	.venv-lowest/bin/python -m pytest -p tools.no_skips -n $(WORKERS) -q $(LOWEST_PART)
 
@@ -71,6 +71,9 @@ lint: .venv/dev.stamp ## style, format, and which layer may import which
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
+	$(BIN)/python tools/make_sync.py --check
+	$(BIN)/python tools/make_key_tables.py --check
+	$(BIN)/python tools/plain_words.py
 
 types: .venv/dev.stamp ## mypy --strict
 	$(BIN)/mypy

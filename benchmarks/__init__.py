@@ -1,5 +1,5 @@
 """
-How fast Kue is, beside the barest code that does the same work and beside a peer.
+Benchmarks of Kue, compared with minimal code that does the same work, and with a peer.
 
-``python -m benchmarks`` measures; docs/benchmarks.md says how to read what it prints.
+``python -m benchmarks`` measures; docs/benchmarks.md explains the output.
 """

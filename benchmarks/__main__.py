@@ -29,9 +29,7 @@ ENGINES: dict[str, type[RedisFigures | SqliteFigures]] = {
 
 
 @click.command()
-@click.option(
-    "--quick", is_flag=True, help="Fewer jobs and rounds: less to be trusted."
-)
+@click.option("--quick", is_flag=True, help="Fewer jobs and rounds: less reliable.")
 @click.option("--only", type=click.Choice(list(ENGINES)), help="Measure one engine.")
 @click.option(
     "--json",
@@ -44,9 +42,9 @@ ENGINES: dict[str, type[RedisFigures | SqliteFigures]] = {
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
 def main(quick: bool, only: str | None, path: Path, markdown: bool) -> None:
     """
-    Measure Kue beside the barest code that does the same work, and beside Huey.
+    Compare Kue with minimal code that does the same work, and with Huey.
 
-    Needs redis-server in PATH; it is started on a free port, and ended.
+    Needs redis-server in PATH, and starts it on a free port.
     """
     readings = Readings()
     scale = QUICK if quick else FULL
@@ -59,16 +57,16 @@ def main(quick: bool, only: str | None, path: Path, markdown: bool) -> None:
 
 
 async def _measure(readings: Readings, scale: Scale, engines: list[str]) -> str:
-    """Run every step; return under which conditions."""
+    """Run every step; return the conditions."""
     versions = []
-    # Nothing is drawn while something is measured: the bar has no thread of its own.
+    # auto_refresh is off, so that no thread draws during a measurement.
     with Progress(console=Console(stderr=True), auto_refresh=False) as progress:
         for engine in engines:
             async with AsyncExitStack() as cleanup:
                 figures = ENGINES[engine](readings, scale, cleanup)
                 versions.append(await figures.version())
-                # What was prepared is not looked through again at each collection: it
-                # would be charged to whoever is measured.
+                # Keep the garbage collector from scanning prepared objects, which
+                # would distort the measurement.
                 gc.freeze()
                 await _run(figures.steps, progress)
                 figures.derive()

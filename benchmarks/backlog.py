@@ -1,9 +1,9 @@
 """
-Does a long line slow down its head?
+Backlog: does a long queue slow down claims?
 
-Two stores of one engine, each in a place of its own, are treated alike: add a thousand
-jobs (not timed), run the thousand oldest (timed), again and again, by turns.  They
-differ in what waits behind those: a thousand jobs in one, a million in the other.
+Two separate stores of one engine are treated alike: add a thousand jobs (not timed),
+run the thousand oldest (timed), repeatedly, in turn.  They differ in their backlog: a
+thousand jobs in one, a million in the other.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from benchmarks.steps import in_turn
 if TYPE_CHECKING:
     from benchmarks.through_store import ThroughStore
 
-#: Drafts, added again and again: a million would take more memory than the jobs.
+#: Drafts, added repeatedly: a million would take more memory than the jobs.
 PREPARED = 100_000
 
 
 class Backlog:
-    """A short line and a long one."""
+    """A short backlog and a long one."""
 
     def __init__(self, short: ThroughStore, long: ThroughStore) -> None:
         self._short = short
         self._long = long
 
     async def fill(self) -> None:
-        """Let the jobs wait that are to wait."""
+        """Add the jobs of both backlogs."""
         await self._short.add(0, THOUSAND)
         for _ in range(MILLION // PREPARED):
             await self._long.add(0, PREPARED)
 
     async def measure(self, pieces: int) -> list[float]:
-        """Return rate of the long line ÷ rate of the short one, piece by piece."""
+        """Return rate with the long backlog ÷ rate with the short one, per piece."""
         ratios = []
         for number in range(pieces):
             seconds = {}

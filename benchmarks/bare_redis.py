@@ -1,10 +1,9 @@
 """
-The measuring stick for Redis: the data model and the fence, and nothing else.
+The baseline for Redis: the data model and the fencing token, and nothing else.
 
-The same structures as Kue's (a record a job, a line, a hash of runs that go on), the
+The same structures as Kue's (a record per job, a queue, a hash of active runs), the
 same batches, the same client.  No retries, no recovery, no idempotence, no limits, no
-events, no options: what a store that can do all that costs more than this, it costs for
-them.
+events, no options: the difference to Kue is the cost of these.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ local job, active = root .. ':job:', queue .. ':active'
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- Whose runs are these, and who is next?
+-- Which runs are held, and which jobs are next?
 local ended, held = {}, {}
 for at = 5, #ARGV, 3 do
   ended[#ended + 1] = ARGV[at]
@@ -111,7 +110,7 @@ return { #done, taken }
 
 
 class Body(msgspec.Struct):
-    """What a job is made of, at the least: as many bytes as Kue sends for one."""
+    """A minimal job: as many bytes as Kue sends for one."""
 
     data: dict[str, int]
     max_attempts: int = 1
@@ -122,12 +121,12 @@ _decode = msgspec.json.Decoder(Body).decode
 
 
 def bodies(count: int) -> list[bytes]:
-    """Return encoded jobs: making them is no part of adding them."""
+    """Return encoded jobs, so that encoding is not measured."""
     return [_encode(Body({"i": i}, 3)) for i in range(count)]
 
 
 class BareRedis:
-    """Two scripts on one Redis, and everything that was added and ran so far."""
+    """Two scripts on one Redis, and the jobs that were added and ran so far."""
 
     def __init__(self, port: int, prepared: list[bytes], *, flights: int) -> None:
         self._redis = Redis(port=port, protocol=2, socket_timeout=None)

@@ -1,8 +1,7 @@
 """
-The measuring stick for SQLite: one table, an index of what waits, and two statements.
+The baseline for SQLite: one table, an index of waiting jobs, and two statements.
 
-Write-ahead log and syncing as Kue has them, batches as Kue gets them, no thread in
-between.
+Write-ahead log, syncing and batches as in Kue, but no thread in between.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _COUNT_COMPLETE = f"SELECT count(*) FROM jobs WHERE state = {COMPLETE}"
 
 
 class Body(msgspec.Struct):
-    """What a job is made of, at the least."""
+    """A minimal job."""
 
     data: dict[str, int]
     max_attempts: int = 1
@@ -53,12 +52,12 @@ _decode = msgspec.json.Decoder(Body).decode
 
 
 def bodies(count: int) -> list[tuple[str]]:
-    """Return encoded jobs: making them is no part of adding them."""
+    """Return encoded jobs, so that encoding is not measured."""
     return [(_encode(Body({"i": i}, 3)).decode(),) for i in range(count)]
 
 
 class BareSqlite:
-    """One connection to a new file, and everything that was added and ran so far."""
+    """One connection to a new file, and the jobs that were added and ran so far."""
 
     def __init__(self, path: Path, prepared: list[tuple[str]]) -> None:
         self._db = sqlite3.connect(path, isolation_level=None)

@@ -1,9 +1,9 @@
 """
-How long one script holds up Redis when there is very much of something.
+How long one script blocks Redis on very large data.
 
-``python -m benchmarks.bounds`` starts a Redis, fills it, and lets each case do what
-takes longest; SLOWLOG names the script that did.  One more case counts what maintenance
-costs with one worker and with sixty.
+``python -m benchmarks.bounds`` starts a Redis, fills it, and runs the most expensive
+operations of each case; SLOWLOG names the longest script.  One more case counts the
+commands of maintenance with one worker and with sixty.
 """
 
 from __future__ import annotations
@@ -26,31 +26,40 @@ from rich.progress import Progress
 from rich.table import Table
 from tests.support.servers import RedisServer
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.outage import Outage
-from kue.settings import LEASE_MS, Keep, load
+from kue.aio.retry import StoreRetry
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.model.settings import Keep, Settings, load
 from kue.store import store_for
 from kue.store.redis.scripts import load as script
 from kue.store.redis.scripts import names as script_names
-from kue.store.values import MAX_BATCH, Claim, Outcome
-from kue.worker.services import Upkeep
+from kue.store.values import (
+    MAX_BATCH,
+    Claim,
+    ClaimRequest,
+    Outcome,
+    PageRequest,
+    PauseRequest,
+    RemoveRequest,
+)
+from kue.worker.maintenance import Maintenance
+from kue.worker.shared_context import WorkerState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     import redis
 
-    from kue.job import Draft
-    from kue.store.base import Store
+    from kue.model.job import Draft
+    from kue.store.contract import Store
 
-#: No script is to take longer, in ms.
+#: No script should take longer, in ms.
 TARGET_MS = 25.0
-#: With `--quick` there is this much less of everything.
+#: `--quick` divides all sizes by this.
 QUICK = 10
-#: How long maintenance is watched, in seconds.
+#: How long maintenance is observed, in seconds.
 WATCHED_SECONDS = 60.0
-#: Calls that are under way at once while a store is filled.
+#: Calls in flight while a store is filled.
 TOGETHER = 50
 
 
@@ -59,12 +68,12 @@ class Longest(NamedTuple):
 
     name: str
     milliseconds: float
-    #: The tenth longest call: on a busy machine the longest may have been kept waiting.
+    #: The tenth longest call: on a busy machine the longest may have been preempted.
     tenth: float
 
 
 class Bench:
-    """A Redis of its own, and what the cases share."""
+    """A separate Redis, and what the cases share."""
 
     def __init__(self, server: RedisServer, progress: Progress, part: int) -> None:
         self.url = server.url
@@ -80,7 +89,7 @@ class Bench:
         return store_for(load(environ={}, url=self.url))
 
     def steps(self, label: str, count: int) -> Iterator[int]:
-        """Go through numbers below *count*, and show how far that is."""
+        """Yield the numbers below *count*, and show the progress."""
         yield from self._progress.track(range(count), description=label)
 
     def begin(self) -> None:
@@ -108,19 +117,22 @@ async def add(store: Store, drafts: list[Draft]) -> list[int]:
 
 
 async def run_all(store: Store, job_type: str) -> None:
-    """Claim and complete all there is of a type."""
+    """Claim and complete all jobs of a type."""
     lane, seq = secrets.token_hex(4), 0
     while True:
         seq += 1
         claim = Claim(lane, seq)
-        claimed = await store.claim([job_type], MAX_BATCH, worker="w", claim=claim)
+        claimed = await store.claim(
+            ClaimRequest([job_type], MAX_BATCH, worker="w", claim=claim)
+        )
         if not claimed.jobs:
             return
         await store.settle([Outcome(job, Completed()) for job in claimed.jobs])
 
 
-async def tend_until(store: Store, is_so: Callable[[], Awaitable[bool]]) -> None:
-    while not await is_so():
+async def tend_until(store: Store, is_done: Callable[[], Awaitable[bool]]) -> None:
+    """Run maintenance until *is_done*."""
+    while not await is_done():
         await store.tend(keep=Keep())
 
 
@@ -133,10 +145,10 @@ async def dependants(bench: Bench, store: Store) -> None:
         await add(store, waiting)
     await run_all(store, "parent")
 
-    async def all_go_on() -> bool:
+    async def all_released() -> bool:
         return (await store.count())["child"][State.BLOCKED] == 0
 
-    await tend_until(store, all_go_on)
+    await tend_until(store, all_released)
 
 
 async def dead_workers(bench: Bench, store: Store) -> None:
@@ -147,7 +159,9 @@ async def dead_workers(bench: Bench, store: Store) -> None:
             await asyncio.gather(
                 *(
                     store.claim(
-                        ["t"], 1, worker=f"w{number}", claim=Claim(f"{lane}", 1)
+                        ClaimRequest(
+                            ["t"], 1, worker=f"w{number}", claim=Claim(f"{lane}", 1)
+                        )
                     )
                     for lane in range(first, first + TOGETHER)
                 )
@@ -162,17 +176,21 @@ async def dead_workers(bench: Bench, store: Store) -> None:
 
 
 async def ended(bench: Bench, store: Store) -> None:
-    """The last of 300 thousand ended jobs are looked at."""
+    """The last of 300 thousand ended jobs are listed."""
     count = bench.size(300_000)
     for _ in bench.steps("ended jobs", max(1, count // MAX_BATCH)):
         await add(store, [draft("t")] * MAX_BATCH)
     await run_all(store, "t")
     for descending in (False, True):
         await store.page(
-            State.COMPLETE, "t", limit=50, skip=count - 100, descending=descending
+            PageRequest(
+                State.COMPLETE, "t", limit=50, skip=count - 100, descending=descending
+            )
         )
         await store.page(
-            State.COMPLETE, limit=50, skip=count - 100, descending=descending
+            PageRequest(
+                State.COMPLETE, limit=50, skip=count - 100, descending=descending
+            )
         )
 
 
@@ -183,13 +201,13 @@ async def payloads(bench: Bench, store: Store) -> None:
     for _ in bench.steps("payloads", max(1, count // some)):
         ids = await add(store, [draft("t", data)] * some)
         await store.get(ids)
-        await store.page(State.WAITING, "t", limit=some)
+        await store.page(PageRequest(State.WAITING, "t", limit=some))
         await run_all(store, "t")
-        await store.remove(ids)
+        await store.remove(RemoveRequest(ids))
 
 
 async def types(bench: Bench, store: Store) -> None:
-    """10 thousand types have a job each, and are tended, counted and resumed."""
+    """10 thousand types have one job each, and are maintained, counted and resumed."""
     count = bench.size(10_000)
     for step in bench.steps("types", max(1, count // MAX_BATCH)):
         numbers = range(step * MAX_BATCH, (step + 1) * MAX_BATCH)
@@ -199,7 +217,7 @@ async def types(bench: Bench, store: Store) -> None:
         await store.tend(keep=Keep())
     await store.count()
     await store.errors()
-    await store.pause()
+    await store.pause(PauseRequest())
     await store.resume()
     minute = await store.now() // 60_000
     await store.hours(minute // 60 - 24, minute // 60)
@@ -219,17 +237,19 @@ async def delayed(bench: Bench, store: Store) -> None:
 
 
 async def commands_of_maintenance(bench: Bench, workers: int) -> float:
-    """Return commands a second, with 50 types and one long job."""
+    """Return commands per second, with 50 types and one long job."""
     store = bench.store()
     for number in range(50):
         await add(store, [draft(f"type {number}")])
         await run_all(store, f"type {number}")
     await add(store, [draft("type 0")])
-    await store.claim(["type 0"], 1, worker="w", claim=Claim("long", 1), lease=600_000)
+    await store.claim(
+        ClaimRequest(["type 0"], 1, worker="w", claim=Claim("long", 1), lease=600_000)
+    )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
-        await _start_upkeep(bench, stack, workers)
-        # They find their pace first; then time itself is what is measured.
+        await _start_maintenance(bench, stack, workers)
+        # They settle first; then commands are counted over a fixed time.
         await asyncio.sleep(3)
         before, began = _commands(bench), time.monotonic()
         await asyncio.sleep(WATCHED_SECONDS)
@@ -237,19 +257,13 @@ async def commands_of_maintenance(bench: Bench, workers: int) -> float:
     return rate
 
 
-async def _start_upkeep(bench: Bench, stack: AsyncExitStack, workers: int) -> None:
+async def _start_maintenance(bench: Bench, stack: AsyncExitStack, workers: int) -> None:
     tasks = await stack.enter_async_context(asyncio.TaskGroup())
     for _ in range(workers):
         store = bench.store()
         stack.push_async_callback(store.close)
-        service = Upkeep(
-            store,
-            keep=Keep(),
-            lease=LEASE_MS,
-            outage=Outage("bench"),
-            sleep=asyncio.sleep,
-        )
-        task = tasks.create_task(service.run())
+        context = WorkerState("bench", store, StoreRetry("bench"), Settings(), [])
+        task = tasks.create_task(Maintenance(context).run())
         stack.callback(task.cancel)
 
 
@@ -287,9 +301,9 @@ MAINTENANCE = "maintenance"
 )
 def main(quick: bool, only: tuple[str, ...], path: Path) -> None:
     """
-    Measure the longest script of Redis where there is very much of something.
+    Measure the longest-running Redis script on very large data.
 
-    Needs redis-server in PATH; it is started on a free port, and ended.
+    Needs redis-server in PATH, and starts it on a free port.
     """
     console = Console(stderr=True)
     figures: dict[str, float] = {}
@@ -299,7 +313,7 @@ def main(quick: bool, only: tuple[str, ...], path: Path) -> None:
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         server = RedisServer(Path(folder))
-        # Where that is allowed: what else runs on the machine is not to be measured.
+        # If allowed, so that other load on the machine is not measured.
         with suppress(PermissionError):
             os.setpriority(os.PRIO_PROCESS, server.pid, -20)
         try:
@@ -344,13 +358,13 @@ async def _compare_maintenance(
         bench.begin()
         rate = await commands_of_maintenance(bench, workers)
         figures[f"maintenance_{workers}_commands"] = round(rate, 1)
-        table.add_row(f"maintenance of {workers}", f"{rate:.0f} commands a second")
+        table.add_row(f"maintenance of {workers}", f"{rate:.0f} commands per second")
     one, many = (figures[f"maintenance_{n}_commands"] for n in (1, 60))
     figures["maintenance_60_over_1_worker"] = round(many / one, 2)
 
 
 def write(figures: dict[str, float], path: Path) -> None:
-    """Add figures to those of other cases that are there."""
+    """Add figures to those already in the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps(known | figures, indent=2) + "\n")

@@ -1,10 +1,10 @@
 """
-What the event bus can do, alone and between processes.
+Event bus: throughput in one process and between processes, and failure detection.
 
-``python -m benchmarks.bus`` starts a Redis and, for each side, a process that answers:
-a node of the bus, and programs with bare redis-py that publish back what they hear, in
-an event loop and blocking.  All are asked by turns; what counts is the ratio of their
-medians.  Then a node is killed, and the time is taken until it is noticed.
+``python -m benchmarks.bus`` starts a Redis and, for each side, a process that replies:
+a node of the bus, and programs with bare redis-py that publish back what they receive,
+in an event loop and blocking.  All get requests in turn; what counts is the ratio of
+their medians.  Then a node is killed, and the time until that is detected is measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from benchmarks.bus_echo import (
 )
 from benchmarks.steps import in_turn
 from kue.bus import EventBus, RequestFailed
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,25 +48,25 @@ if TYPE_CHECKING:
 
 Ask = Callable[[int], Awaitable[object]]
 
-#: How many wait for an answer at once.
+#: Requests in flight.
 CONCURRENCY = (1, 100)
 #: Consumers, or addresses.
 FEW, MANY = 1_000, 10_000
-#: How often all of them are sent something.
+#: Messages sent to each of them.
 PASSES = 5
-#: What clustered round trips must reach of bare ones.
+#: The minimum ratio of clustered round trips to bare ones.
 TARGET = 0.6
 
 
 class Echo(NamedTuple):
-    """A process that answers, and what it said when it was ready."""
+    """A process that replies, and its node name if it is one."""
 
     process: asyncio.subprocess.Process
-    said: str
+    node: str
 
 
 class Blocking:
-    """Asks the same in a thread, without an event loop; only ever one at once."""
+    """Sends requests from a thread, without an event loop; one at a time."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
@@ -86,7 +86,7 @@ class Blocking:
 
 
 class Bare:
-    """Asks over two channels, with redis-py and nothing else."""
+    """Sends requests over two channels, with redis-py and nothing else."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -94,7 +94,7 @@ class Bare:
         self._waiting: dict[bytes, asyncio.Future[bytes]] = {}
 
     async def ask(self, number: int) -> bytes:
-        """Publish, and wait for the same to come back."""
+        """Publish, and wait for the reply."""
         body = b"%d %d" % (next(self._numbers), number)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[body] = answer
@@ -112,13 +112,13 @@ class Bare:
 
 @click.command()
 @click.option("--rounds", default=7, show_default=True)
-@click.option("--seconds", default=1.0, show_default=True, help="A measurement takes.")
-@click.option("--deaths", default=5, show_default=True, help="Nodes that are killed.")
+@click.option("--seconds", default=1.0, show_default=True, help="Per measurement.")
+@click.option("--deaths", default=5, show_default=True, help="Nodes to kill.")
 def main(rounds: int, seconds: float, deaths: int) -> None:
     """
     Measure the event bus.
 
-    Needs redis-server in PATH; it is started on a free port, and ended.
+    Needs redis-server in PATH, and starts it on a free port.
     """
     with TemporaryDirectory() as folder:
         server = RedisServer(Path(folder))
@@ -141,8 +141,8 @@ async def _measure(url: str, rounds: int, seconds: float, deaths: int) -> None:
 async def _alone(rounds: int, seconds: float) -> None:
     async with EventBus() as bus:
         bus.consumer("echo", lambda message: message.reply(message.body))
-        heard = _Tally()
-        bus.consumer("news", heard)
+        received = _Counter()
+        bus.consumer("news", received)
 
         async def ask(number: int) -> Message:
             return await bus.request("echo", {"i": number})
@@ -156,18 +156,18 @@ async def _alone(rounds: int, seconds: float) -> None:
         for at_once in CONCURRENCY:
             rates = [await _rate(ask, at_once, seconds) for _ in range(rounds)]
             _print(
-                f"local requests a second, {at_once} at once", f"{median(rates):,.0f}"
+                f"local requests per second, {at_once} at once", f"{median(rates):,.0f}"
             )
         rates = [64 * await _rate(publish, 1, seconds) for _ in range(rounds)]
-        _print("local messages published a second", f"{median(rates):,.0f}")
-        assert heard.count, "nobody heard what was published"
+        _print("local messages published per second", f"{median(rates):,.0f}")
+        assert received.count, "no published message was received"
 
 
 async def _growth(url: str) -> None:
     """
-    Ten times as many consumers, or addresses, are to take ten times as long.
+    Ten times as many consumers, or addresses, should take ten times as long.
 
-    Within the process it is CPU time, on which the rest of the machine has least say.
+    Within the process CPU time is measured, which other load affects least.
     """
     for what, measure in (
         ("a delivery, µs, {:,} consumers at one address", _deliveries),
@@ -184,14 +184,14 @@ async def _growth(url: str) -> None:
 
 async def _deliveries(size: int) -> float:
     async with EventBus() as bus:
-        heard = _Tally()
+        received = _Counter()
         for _ in range(size):
-            bus.consumer("news", heard)
+            bus.consumer("news", received)
         times = []
         for _ in range(PASSES * MANY // size):
-            began, wanted = time.process_time(), heard.count + size
+            began, wanted = time.process_time(), received.count + size
             bus.publish("news", 1)
-            await heard.reaches(wanted)
+            await received.reaches(wanted)
             times.append((time.process_time() - began) / size)
         return median(times)
 
@@ -199,7 +199,7 @@ async def _deliveries(size: int) -> float:
 async def _comings(size: int) -> float:
     async with EventBus() as bus:
         began = time.process_time()
-        consumers = [bus.consumer("news", _Tally()) for _ in range(size)]
+        consumers = [bus.consumer("news", _Counter()) for _ in range(size)]
         for consumer in consumers:
             consumer.unregister()
         return (time.process_time() - began) / size
@@ -207,17 +207,17 @@ async def _comings(size: int) -> float:
 
 async def _addresses(size: int) -> float:
     async with EventBus() as bus:
-        heard = _Tally()
+        received = _Counter()
         for number in range(size):
-            bus.consumer(f"at-{number}", heard)
+            bus.consumer(f"at-{number}", received)
         times = []
         for _ in range(PASSES * MANY // size):
             began = time.process_time()
             for start in range(0, size, 100):
-                wanted = heard.count + 100
+                wanted = received.count + 100
                 for number in range(start, start + 100):
                     bus.send(f"at-{number}", number)
-                await heard.reaches(wanted)
+                await received.reaches(wanted)
             times.append((time.process_time() - began) / size)
         return median(times)
 
@@ -227,7 +227,7 @@ async def _registrations(url: str, size: int) -> tuple[float, float]:
     one = RedisCluster(url, prefix=prefix)
     async with EventBus(one) as here, EventBus(RedisCluster(url, prefix=prefix)) as far:
         began = time.perf_counter()
-        consumers = [far.consumer(f"at-{n}", _Tally()) for n in range(size)]
+        consumers = [far.consumer(f"at-{n}", _Counter()) for n in range(size)]
         await _until(lambda: bool(one.registrations(f"at-{size - 1}")))
         known = time.perf_counter() - began
         assert (await _no_answer(here, "nobody")) is not None
@@ -269,7 +269,9 @@ async def _between_processes(url: str, rounds: int, seconds: float) -> None:
         listening.cancel()
     for at_once in CONCURRENCY:
         kue, bare_rate = (median(rates[side, at_once]) for side in ("kue", "bare"))
-        _print(f"requests between processes a second, {at_once} at once", f"{kue:,.0f}")
+        _print(
+            f"requests between processes per second, {at_once} at once", f"{kue:,.0f}"
+        )
         _print(f"bare redis-py, {at_once} at once", f"{bare_rate:,.0f}")
         _print(f"ratio, {at_once} at once", _ratio(kue, bare_rate))
     kue, bare_rate = median(rates["kue", 1]), median(rates["blocking", 1])
@@ -278,7 +280,7 @@ async def _between_processes(url: str, rounds: int, seconds: float) -> None:
 
 
 async def _killed(url: str, deaths: int) -> None:
-    """Time how long a survivor takes, with the beat and the lease of every day."""
+    """Measure how long a survivor takes, with the default heartbeat and lease."""
     noticed: list[float] = []
     failed: list[float] = []
     cluster = RedisCluster(url, prefix=PREFIX)
@@ -290,7 +292,7 @@ async def _killed(url: str, deaths: int) -> None:
                 await bus.flush()
                 echo.process.send_signal(signal.SIGKILL)
                 began = time.perf_counter()
-                await _until(lambda node=echo.said: node not in bus.nodes)  # type: ignore[misc]
+                await _until(lambda node=echo.node: node not in bus.nodes)  # type: ignore[misc]
                 noticed.append(time.perf_counter() - began)
                 await asked
                 failed.append(time.perf_counter() - began)
@@ -307,7 +309,7 @@ async def _killed(url: str, deaths: int) -> None:
 
 @asynccontextmanager
 async def _echo(kind: str, url: str) -> AsyncIterator[Echo]:
-    """Start a process that answers; after the body it is ended."""
+    """Start a process that replies, and kill it after the body."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.bus_echo", kind, url),
         stdout=asyncio.subprocess.PIPE,
@@ -321,10 +323,10 @@ async def _echo(kind: str, url: str) -> AsyncIterator[Echo]:
         await process.wait()
 
 
-# -- small things -----------------------------------------------------------------
+# -- helpers ----------------------------------------------------------------------
 
 
-class _Tally:
+class _Counter:
     """A handler that counts."""
 
     def __init__(self) -> None:
@@ -335,22 +337,22 @@ class _Tally:
 
     async def reaches(self, number: int) -> None:
         while self.count < number:  # noqa: ASYNC110 - an event would cost what is measured
-            await asyncio.sleep(0)  # a turn of the loop is what it waits for
+            await asyncio.sleep(0)  # one iteration of the loop
 
 
 async def _rate(ask: Ask, at_once: int, seconds: float) -> float:
-    """Have so many ask one question after the other; return answers a second."""
+    """Keep *at_once* requests in flight; return replies per second."""
     answered = 0
     began = time.perf_counter()
     until = began + seconds
 
-    async def go_on() -> None:
+    async def ask_repeatedly() -> None:
         nonlocal answered
         while time.perf_counter() < until:
             await ask(answered)
             answered += 1
 
-    await asyncio.gather(*(go_on() for _ in range(at_once)))
+    await asyncio.gather(*(ask_repeatedly() for _ in range(at_once)))
     return answered / (time.perf_counter() - began)
 
 
@@ -362,8 +364,8 @@ async def _no_answer(bus: EventBus, address: str) -> RequestFailed | None:
     return None
 
 
-async def _until(is_so: Callable[[], bool]) -> None:
-    while not is_so():  # noqa: ASYNC110 - there is no event to wait for
+async def _until(is_true: Callable[[], bool]) -> None:
+    while not is_true():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.001)
 
 

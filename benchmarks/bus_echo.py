@@ -1,7 +1,7 @@
 """
-A process that answers, for those who measure the bus: as a node, or with bare redis-py.
+An echo process for the benchmarks of the bus: as a node, or with bare redis-py.
 
-``python -m benchmarks.bus_echo kue URL`` says on a line of its own when it is ready.
+``python -m benchmarks.bus_echo kue URL`` prints a line when it is ready.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import uvloop
 from redis.asyncio import BlockingConnectionPool, Redis
 
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 
 PREFIX = "bench"
-#: Where the bare program listens, and where it answers.
+#: The channels on which the bare program listens and replies.
 ASK, ANSWER = "bare:ask", "bare:answer"
-#: The same for the one that blocks.
+#: The same for the blocking program.
 ASK_BLOCKING, ANSWER_BLOCKING = "blocking:ask", "blocking:answer"
-#: Fewer or many more made it slower.
+#: Fewer, or many more, were slower.
 CONNECTIONS = 16
 
 
@@ -30,12 +30,12 @@ async def serve_kue(url: str) -> None:
         bus.consumer("deaf", lambda message: None)
         echo = bus.consumer("echo", lambda message: message.reply(message.body))
         await echo.ready()
-        say(bus.node)
+        print_line(bus.node)
         await asyncio.Event().wait()
 
 
 async def serve_bare(url: str) -> None:
-    """Publish whatever comes again, each in a task: one by one was slower."""
+    """Publish every message back, each in a task: one by one was slower."""
     tasks: set[asyncio.Task[None]] = set()
     async with bare_client(url) as client, client.pubsub() as pubsub:
 
@@ -43,7 +43,7 @@ async def serve_bare(url: str) -> None:
             await client.publish(ANSWER, body)
 
         await pubsub.subscribe(ASK)
-        say("ready")
+        print_line("ready")
         async for message in pubsub.listen():
             if message["type"] == "message":
                 task = asyncio.create_task(answer(message["data"]), name="answer")
@@ -55,7 +55,7 @@ async def serve_blocking(url: str) -> None:
     """The same without an event loop, one after the other."""
     with redis.Redis.from_url(url) as client, client.pubsub() as pubsub:
         pubsub.subscribe(ASK_BLOCKING)
-        say("ready")
+        print_line("ready")
         for message in pubsub.listen():
             if message["type"] == "message":
                 client.publish(ANSWER_BLOCKING, message["data"])
@@ -67,7 +67,7 @@ def bare_client(url: str) -> Redis:
     return Redis.from_pool(pool)
 
 
-def say(word: str) -> None:
+def print_line(word: str) -> None:
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 

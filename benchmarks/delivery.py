@@ -1,4 +1,4 @@
-"""A queue that is fast because it loses jobs is none: every measured run is checked."""
+"""Delivery checks: in every measurement, each job must run exactly once."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def check_once(added: Iterable[int], ran: Iterable[int], who: str) -> None:
 
 
 def check_count(found: int, wanted: int, what: str) -> None:
-    """Raise `Undelivered` unless as many were *found* as there must be."""
+    """Raise `Undelivered` unless *found* is as *wanted*."""
     if found != wanted:
         raise Undelivered(f"{what}: {found} instead of {wanted}")

@@ -1,4 +1,4 @@
-"""Every figure the benchmarks give: its unit, what is wanted of it, what it means."""
+"""The figures of the benchmarks: unit, target and meaning."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Figure:
         return 0.0
 
     def is_reached(self, value: float) -> bool:
-        """Tell whether *value* is good enough; a ceiling itself is not."""
+        """Return whether *value* meets the target; it must be below a ceiling."""
         return self.missing(value) == 0 and value != self.below
 
 
@@ -51,10 +51,10 @@ def _memory(engine: str) -> tuple[Figure, ...]:
 
 
 REDIS = (
-    Figure("redis.add_bulk", RATE, "store.add: 500 a call, two in flight"),
+    Figure("redis.add_bulk", RATE, "store.add: 500 per call, two in flight"),
     Figure("redis.add_bare", RATE, "the same by a bare script"),
     Figure("redis.add_of_bare", TIMES, "Kue ÷ bare", at_least=0.6),
-    Figure("redis.cycle", RATE, "store.cycle: 100 a call, two in flight"),
+    Figure("redis.cycle", RATE, "store.cycle: 100 per call, two in flight"),
     Figure("redis.cycle_bare", RATE, "the same by a bare script"),
     Figure("redis.cycle_of_bare", TIMES, "Kue ÷ bare", at_least=0.6),
     Figure("redis.work", RATE, "a whole worker with 200 slots"),
@@ -75,10 +75,10 @@ REDIS = (
     Figure("redis.idle_commands_20_types", COMMANDS, "the same", below=5),
 )
 SQLITE = (
-    Figure("sqlite.add_bulk", RATE, "store.add: 500 a call, two in flight"),
+    Figure("sqlite.add_bulk", RATE, "store.add: 500 per call, two in flight"),
     Figure("sqlite.add_bare", RATE, "the same by bare SQL"),
     Figure("sqlite.add_of_bare", TIMES, "Kue ÷ bare"),
-    Figure("sqlite.drain", RATE, "store.cycle: 100 a call, two in flight"),
+    Figure("sqlite.drain", RATE, "store.cycle: 100 per call, two in flight"),
     Figure("sqlite.drain_bare", RATE, "the same by bare SQL"),
     Figure("sqlite.drain_of_bare", TIMES, "Kue ÷ bare"),
     Figure("sqlite.work", RATE, "a whole worker with 200 slots"),

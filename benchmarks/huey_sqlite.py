@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Numbers of threads that are tried; the best counts.
 THREADS = (1, 2, 4)
-#: Longer than any drain; a consumer that lost jobs would otherwise never end.
+#: Longer than any drain; otherwise a consumer that lost jobs would never end.
 PATIENCE_SECONDS = 120.0
 
 
@@ -26,7 +26,7 @@ class HueySqlite:
     """
     A queue in a new file, with one task that does nothing.
 
-    As it comes, Huey waits for the disk at each commit; not *synced*, it never does.
+    By default Huey waits for the disk at each commit; not *synced*, it never does.
     """
 
     def __init__(self, path: Path, *, synced: bool) -> None:
@@ -69,7 +69,7 @@ class HueySqlite:
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Give signals back to whoever had them: a consumer takes them for itself."""
+    """Restore signal handlers, which a consumer replaces."""
     names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = {name: signal.getsignal(name) for name in names}
     try:

@@ -1,4 +1,4 @@
-"""What a worker costs that has nothing to do."""
+"""The cost of an idle worker."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from benchmarks.readings import Readings
 
-#: How long it is watched, in seconds.
+#: How long it is observed, in seconds.
 WATCHED_SECONDS = 20.0
 #: Types it has handlers for, and what the figures' names end with.
 TYPES = {1: "", 20: "_20_types"}
 
 
 class IdleFigures:
-    """Watches a worker of an empty Redis."""
+    """Measures an idle worker on an empty Redis."""
 
     def __init__(self, client: Redis, url: str, readings: Readings) -> None:
         self._client = client
@@ -41,23 +41,23 @@ class IdleFigures:
             self._readings.add(f"redis.idle_commands{suffix}", commands)
 
     async def _watch(self, pid: int) -> tuple[float, float]:
-        """Return its share of a core in percent, and commands it sends a second."""
+        """Return its share of a core in percent, and commands sent per second."""
         calls, cpu, began = await self._calls(), _cpu_seconds(pid), time.monotonic()
-        # Time itself is what is measured.
+        # The cost over a fixed time is measured.
         await asyncio.sleep(WATCHED_SECONDS)
         seconds = time.monotonic() - began
         took = _cpu_seconds(pid) - cpu
-        # The second question is one of them.
+        # Without our own second call.
         sent = await self._calls() - calls - 1
         return took / seconds * 100, sent / seconds
 
     async def _calls(self) -> int:
-        """Return how often something arrived from a client."""
+        """Return how many reads from clients Redis has processed."""
         return int((await self._client.info("stats"))["total_reads_processed"])
 
 
 async def _try_out(url: str, types: int) -> None:
-    """See that it works on each of its types; then it has nothing to do."""
+    """Check that it runs jobs of each type; then it is idle."""
     async with kue.Kue(url) as queue:
         for number in range(types):
             job = await queue.enqueue(type_of(number), {"i": 1})

@@ -1,4 +1,4 @@
-"""What is measured of Kue itself, the same on every engine."""
+"""Measurements of Kue itself, the same on every engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FacadeFigures:
 
     Args:
         engine: What the names of the figures begin with.
-        empty: Gives the URL of an empty store, anew each time.
+        empty: Returns the URL of an empty store, for each call.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class FacadeFigures:
 
 
 class BacklogFigure:
-    """Measures what a million waiting jobs do to the head of the line."""
+    """Measures how a million waiting jobs affect the drain rate."""
 
     def __init__(self, engine: str, readings: Readings, scale: Scale) -> None:
         self._name = f"{engine}.drain_1m_over_1k"
@@ -66,7 +66,7 @@ class BacklogFigure:
         self._backlog: Backlog | None = None
 
     async def fill(self, short: str, long: str, cleanup: AsyncExitStack) -> None:
-        """Open the stores at two URLs until *cleanup*, and let jobs wait there."""
+        """Open the stores at two URLs until *cleanup*, and add their backlogs."""
         enter, prepared = cleanup.enter_async_context, drafts(PREPARED)
         self._backlog = Backlog(
             await enter(opened(short, prepared)), await enter(opened(long, prepared))
@@ -74,7 +74,7 @@ class BacklogFigure:
         await self._backlog.fill()
 
     def steps(self, engine: str) -> list[Step]:
-        """Return what follows once both are filled."""
+        """Return the steps that follow `fill`."""
         rounds = self._scale.backlog_rounds
         return [
             *(

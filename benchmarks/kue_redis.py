@@ -1,4 +1,4 @@
-"""The figures of Redis: Kue beside the bare scripts, on a server of our own."""
+"""The figures of Redis: Kue compared with bare scripts, on a separate server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FLIGHTS = (1, 2, 3)
 
 
 class RedisFigures:
-    """Measures on a Redis that keeps nothing on disk."""
+    """Measures on a Redis without persistence."""
 
     def __init__(
         self, readings: Readings, scale: Scale, cleanup: AsyncExitStack
@@ -65,7 +65,7 @@ class RedisFigures:
             ]
         return [
             *steps,
-            Step("Redis: memory", self._weigh),
+            Step("Redis: memory", self._measure_memory),
             Step("Redis: an idle worker", self._idle.measure),
             Step("Redis: memory of a worker", self._memory.measure),
             Step("Redis: a million jobs", self._fill_backlog),
@@ -79,7 +79,7 @@ class RedisFigures:
         ratio("redis.cycle_of_bare", "redis.cycle", "redis.cycle_bare")
 
     async def version(self) -> str:
-        """Return what measures: the name and version of the server."""
+        """Return the name and version of the server."""
         return f"Redis {(await self._redis.info('server'))['redis_version']}"
 
     async def _choose_flights(self) -> None:
@@ -104,7 +104,7 @@ class RedisFigures:
                 piece=self._scale.piece,
             )
 
-    async def _weigh(self) -> None:
+    async def _measure_memory(self) -> None:
         async with opened(await self._empty(), drafts(WEIGHED)) as store:
             before = await _memory(self._redis)
             await store.add(0, WEIGHED)
@@ -112,7 +112,7 @@ class RedisFigures:
         self._readings.add("redis.bytes_per_waiting_job", used / WEIGHED)
 
     async def _fill_backlog(self) -> None:
-        # Each line has a server: in one keyspace the long one would slow the short.
+        # Separate servers: in one keyspace the long backlog would slow the short one.
         other = self._start_server()
         client = self._client_of(other)
         before = await _memory(client)

@@ -1,4 +1,4 @@
-"""The figures of SQLite: Kue beside bare SQL and beside Huey, each in a new file."""
+"""The figures of SQLite: Kue compared with bare SQL and Huey, each in a new file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SqliteFigures:
         readings.ratio("sqlite.drain_of_bare", "sqlite.drain", "sqlite.drain_bare")
         for huey, sync in ("huey", ""), ("unsynced", "_unsynced"):
             for name, ours, theirs in _AGAINST_HUEY:
-                # Huey is measured once a round, Kue in bulk many times.
+                # Huey is measured once per round, Kue in bulk many times.
                 readings.ratio(
                     f"sqlite.{name}_vs_{huey}",
                     f"sqlite.{ours}",
@@ -88,7 +88,7 @@ class SqliteFigures:
                 )
 
     async def version(self) -> str:
-        """Return what measures: the versions of SQLite and of the peer."""
+        """Return the versions of SQLite and of the peer."""
         return f"SQLite {sqlite3.sqlite_version}, Huey {version('huey')}"
 
     async def _compete(self) -> None:

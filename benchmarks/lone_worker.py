@@ -1,8 +1,8 @@
 """
-One worker in a process of its own, for figures of a process.
+One worker in a separate process, for figures of a process.
 
-``python -m benchmarks.lone_worker URL TYPES MARK…`` works until it is told to stop, and
-says how much memory it holds when it has run as many jobs as each mark.
+``python -m benchmarks.lone_worker URL TYPES MARK…`` runs jobs until it is stopped, and
+prints its memory when it has run as many jobs as each mark.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 #: Jobs of each type that run at once.
 SLOTS = 200
-#: Ended jobs that are kept: few, so that there is pruning to do.
+#: Ended jobs that are kept: few, so that pruning is measured, too.
 KEPT = 1_000
-#: One job of so many says something, and one fails before it ends well.
-TALKATIVE, CLUMSY = 10, 100
+#: Every 10th job writes to its log; every 100th fails at its first attempt.
+LOG_EVERY, FAIL_EVERY = 10, 100
 
 
 def type_of(number: int) -> str:
     return f"noop-{number}"
 
 
-class Tally:
-    """Counts runs that ended well."""
+class Counter:
+    """Counts runs that succeeded."""
 
     def __init__(self, marks: Sequence[int]) -> None:
         self._marks = frozenset(marks)
@@ -42,17 +42,17 @@ class Tally:
 
     async def handle(self, job: kue.ActiveJob) -> None:
         number = job.data["i"]
-        if not number % TALKATIVE:
+        if not number % LOG_EVERY:
             job.log(f"job {job.id} is at work")
-        if not number % CLUMSY and job.attempt == 1:
+        if not number % FAIL_EVERY and job.attempt == 1:
             raise ValueError(f"job {job.id} stumbled")
         self._runs += 1
         if self._runs in self._marks:
-            _say(memory())
+            _print_line(memory())
 
 
 class LoneWorker:
-    """The process, as those who measure it see it."""
+    """The process, seen from the benchmark."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -61,8 +61,8 @@ class LoneWorker:
     def pid(self) -> int:
         return self._process.pid
 
-    async def say(self) -> str:
-        """Return its next line; raises `RuntimeError` when it is gone."""
+    async def read_line(self) -> str:
+        """Return its next line; raises `RuntimeError` when it has ended."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line:
@@ -70,7 +70,7 @@ class LoneWorker:
         return line.decode().strip()
 
     async def stop(self) -> None:
-        """End it, so that all its outcomes are written; raises when it ends badly."""
+        """Stop it gracefully, so that all outcomes are stored; raises if it failed."""
         self._process.send_signal(signal.SIGTERM)
         if code := await self._process.wait():
             raise RuntimeError(f"the worker ended with code {code}")
@@ -80,7 +80,7 @@ class LoneWorker:
 async def started(
     url: str, *, types: int = 1, marks: Sequence[int] = ()
 ) -> AsyncIterator[LoneWorker]:
-    """Start a worker for *types* types; after the body it is killed if it runs."""
+    """Start a worker for *types* types; kill it after the body if it still runs."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.lone_worker"),
         *map(str, (url, types, *marks)),
@@ -88,7 +88,7 @@ async def started(
     )
     worker = LoneWorker(process)
     try:
-        await worker.say()
+        await worker.read_line()
         yield worker
     finally:
         if process.returncode is None:
@@ -97,17 +97,17 @@ async def started(
 
 
 async def _work(url: str, types: int, marks: Sequence[int]) -> None:
-    tally = Tally(marks)
+    counter = Counter(marks)
     async with kue.Kue(url, keep_complete=KEPT) as queue:
         for number in range(types):
-            queue.process(type_of(number), SLOTS, tally.handle)
+            queue.process(type_of(number), SLOTS, counter.handle)
         await queue.open()
-        _say("ready")
+        _print_line("ready")
         await queue.run()
 
 
-def _say(word: object) -> None:
-    sys.stdout.write(f"{word}\n")
+def _print_line(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 

@@ -1,8 +1,8 @@
 """
-Does a worker's memory stay as it is, however many jobs it has run?
+Memory of a worker: does it leak, however many jobs it has run?
 
-Jobs come in waves.  All at once they would make a file that SQLite keeps in its page
-cache bit by bit, up to 32 MiB: that is no leak, and would hide one.
+Jobs are added in waves.  All at once they would make a file that SQLite gradually keeps
+in its page cache, up to 32 MiB: that is not a leak, and would hide one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from benchmarks.readings import Readings
 
-#: Jobs after which it is weighed.  By the first, whatever grows to its size once has.
+#: Jobs after which memory is measured.  By the first, caches have their full size.
 MARKS = (20_000, 100_000, 200_000)
 JOBS = MARKS[-1]
 WAVE = 20_000
@@ -28,11 +28,11 @@ MEGABYTE = 1_000_000
 
 class MemoryFigures:
     """
-    Weighs a worker process on one engine.
+    Measures the memory of a worker process on one engine.
 
     Args:
         engine: What the names of the figures begin with.
-        empty: Gives the URL of an empty store.
+        empty: Returns the URL of an empty store.
     """
 
     def __init__(
@@ -43,34 +43,34 @@ class MemoryFigures:
         self._readings = readings
 
     async def measure(self) -> None:
-        """Have a worker run jobs and weigh it meanwhile."""
+        """Measure the memory of a worker while it runs jobs."""
         url = await self._empty()
-        weights = await _weigh(url)
+        sizes = await _measure_memory(url)
         for mark in MARKS:
             name = f"{self._engine}.rss_{mark // 1000}k"
-            self._readings.add(name, weights[mark] / MEGABYTE)
-        growth = weights[JOBS] / weights[MARKS[0]]
+            self._readings.add(name, sizes[mark] / MEGABYTE)
+        growth = sizes[JOBS] / sizes[MARKS[0]]
         self._readings.add(f"{self._engine}.rss_growth_200k", growth)
 
 
-async def _weigh(url: str) -> dict[int, int]:
-    """Return what a worker holds after each wave, in bytes."""
+async def _measure_memory(url: str) -> dict[int, int]:
+    """Return the memory of a worker after each wave, in bytes."""
     ends = range(WAVE, JOBS + WAVE, WAVE)
-    weights = {}
+    sizes = {}
     async with kue.Kue(url) as queue:
         async with started(url, marks=ends) as worker:
             for end in ends:
                 data = ({"i": number} for number in range(end - WAVE, end))
                 await queue.enqueue_many(type_of(0), data, attempts=2)
-                weights[end] = int(await worker.say())
+                sizes[end] = int(await worker.read_line())
             await worker.stop()
         await _check(queue)
-    return weights
+    return sizes
 
 
 async def _check(queue: kue.Kue) -> None:
     minute = int(time.time()) // 60
-    # In the statistics: of the jobs themselves the worker kept only the newest.
+    # From the statistics: the worker has pruned all but the newest jobs.
     stats = await queue.stats(minute - 30, minute + 1)
     check_count(sum(stat.complete for stat in stats), JOBS, "jobs completed")
     for state in kue.State:

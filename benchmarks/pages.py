@@ -1,8 +1,8 @@
 """
-How long the dashboard's pages take when the store is full.
+Load times of the dashboard's pages on a full store.
 
-``python -m benchmarks.pages`` fills a store of its own with a million jobs, of which
-half failed, starts a server, and asks it for what pages show: over HTTP, and page by
+``python -m benchmarks.pages`` fills a separate store with a million jobs, of which half
+failed, and starts a server.  It measures the requests of the pages over HTTP, and each
 page in a real browser.
 """
 
@@ -23,8 +23,8 @@ from tests.support.servers import HOST, RedisServer
 
 import kue
 from benchmarks.serving import MEGABYTE, started
-from kue.job import Error, Failed
-from kue.store.values import MAX_BATCH, Claim, Outcome
+from kue.model.job import Error, Failed
+from kue.store.values import MAX_BATCH, Claim, ClaimRequest, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ ERRORS = (
 PIECE = 10_000
 ROUNDS = 5
 
-#: What pages ask, below /api/v1.
+#: The requests of the pages, below /api/v1.
 REQUESTS = (
     "/stats",
     "/stats/history",
@@ -87,9 +87,9 @@ PAGES = (
 )
 def main(jobs: int, engine: str) -> None:
     """
-    Measure how long pages take when the store is full.
+    Measure the load times of pages on a full store.
 
-    Needs chromium and redis-server in PATH; both are started, and ended.
+    Needs chromium and redis-server in PATH, and starts both.
     """
     with TemporaryDirectory() as folder, _store(engine, Path(folder)) as url:
         uvloop.run(_measure(url, jobs))
@@ -114,7 +114,7 @@ async def _measure(url: str, jobs: int) -> None:
         print(f"{jobs:,} jobs, half of them failed, in {_since(began):.0f} s\n")
     async with started(url) as server:
         alone = server.memory
-        await _ask(server)
+        await _request(server)
         print()
         async with launched() as browser:
             await _open(server, browser)
@@ -133,7 +133,9 @@ async def _fill(q: kue.Kue, jobs: int) -> None:
     failed = 0
     while failed < jobs // 2:
         claim = Claim(claim.lane, claim.seq + 1)
-        claimed = await q.store.claim(TYPES, MAX_BATCH, worker="filler", claim=claim)
+        claimed = await q.store.claim(
+            ClaimRequest(TYPES, MAX_BATCH, worker="filler", claim=claim)
+        )
         outcomes = []
         for job in claimed.jobs:
             kind, message = ERRORS[job.id % len(ERRORS)]
@@ -143,7 +145,7 @@ async def _fill(q: kue.Kue, jobs: int) -> None:
     await q.store.leave("filler")
 
 
-async def _ask(server: Serving) -> None:
+async def _request(server: Serving) -> None:
     address = f"http://{HOST}:{server.port}/api/v1"
     print(f"{'request':54}{'median ms':>10}{'worst ms':>10}")
     async with httpx.AsyncClient(timeout=60) as client:

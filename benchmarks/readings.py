@@ -1,4 +1,4 @@
-"""What was measured, and what is made of it."""
+"""Measured values: medians, ratios and a stopwatch."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Readings:
     """
     Values by figure, in the order taken.
 
-    Whatever else the machine does falls alike on all who are measured by turns, so a
-    ratio is taken turn by turn; the median is what counts.
+    Other load on the machine affects all contenders alike when they take turns, so a
+    ratio is computed per turn; the median counts.
     """
 
     def __init__(self) -> None:
@@ -33,9 +33,9 @@ class Readings:
         self, name: str, above: str, below: str, rounds: int | None = None
     ) -> None:
         """
-        Derive figure *name*: *above* ÷ *below*, turn by turn.
+        Derive figure *name*: *above* ÷ *below*, per turn.
 
-        With *rounds* it is round by round, for figures that have several values in one.
+        With *rounds* it is per round, for figures with several values in one round.
         """
         pairs = zip(
             self._by_round(above, rounds), self._by_round(below, rounds), strict=True
@@ -54,7 +54,7 @@ class Readings:
         return median(self._values[name])
 
     def middle(self, name: str) -> tuple[float, float]:
-        """Return what the middle half of the values lies between."""
+        """Return the first and the third quartile."""
         values = self._values[name]
         if len(values) == 1:
             return values[0], values[0]
@@ -80,7 +80,7 @@ class Stopwatch:
 
 @contextmanager
 def stopwatch() -> Iterator[Stopwatch]:
-    """Time the body; the garbage of what came before it is no part of it."""
+    """Time the body; earlier garbage is collected first."""
     gc.collect()
     watch = Stopwatch()
     yield watch

@@ -1,4 +1,4 @@
-"""The table a person reads and the file a program reads."""
+"""The report: a table, and a JSON file."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from benchmarks.figures import Figure
     from benchmarks.readings import Readings
 
-#: Columns where nobody can say how wide the paper is.
+#: The width of the table where there is no terminal.
 WIDTH = 150
 #: Units whose values are small.
 FINE = frozenset({TIMES, PERCENT, COMMANDS})
 
 
 def conditions(engines: list[str], *, rounds: int) -> str:
-    """Return in a sentence or two what the figures depend on."""
+    """Return the conditions of the measurement: versions, machine and load."""
     tools = ", ".join(
         f"{name} {version(name)}" for name in ("uvloop", "redis", "hiredis", "msgspec")
     )
@@ -40,10 +40,10 @@ def conditions(engines: list[str], *, rounds: int) -> str:
 
 
 def print_table(readings: Readings, caption: str, *, as_markdown: bool) -> None:
-    """Print what was measured to stdout, targets beside it."""
-    # A line of Markdown must not be broken.
-    is_paper = as_markdown or not os.isatty(1)
-    console = Console(width=WIDTH if is_paper else None)
+    """Print the measured values and their targets."""
+    # A line of Markdown must not be wrapped.
+    is_fixed = as_markdown or not os.isatty(1)
+    console = Console(width=WIDTH if is_fixed else None)
     table = Table(box=box.MARKDOWN if as_markdown else box.SIMPLE_HEAD)
     table.add_column("figure", no_wrap=True)
     table.add_column("median", justify="right", no_wrap=True)

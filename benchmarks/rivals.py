@@ -1,9 +1,9 @@
 """
-Contenders for the same work, measured by turns.
+Comparison of contenders that do the same work in turn.
 
-Other processes slow this machine down for moments and for minutes.  Pieces of work that
-take some hundredths of a second and alternate meet the same conditions, so that the
-ratio of each pair is worth something, and the median of many pairs a lot.
+Other processes slow the machine down for moments and for minutes.  Alternating pieces
+of work that take some hundredths of a second meet the same conditions, so the ratio of
+each pair is meaningful, and the median of many pairs is reliable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Contender(Protocol):
-    """Someone who can add and run jobs, from empty."""
+    """Can add and run jobs, starting with an empty store."""
 
     async def add(self, first: int, last: int) -> float:
         """Add the jobs numbered *first* to *last* - 1; return the seconds it took."""
@@ -42,7 +42,7 @@ class Rival(NamedTuple):
 async def compete(
     rivals: Sequence[Rival], readings: Readings, *, jobs: int, piece: int
 ) -> None:
-    """Let each rival add *jobs* and run them, a *piece* at a time, by turns."""
+    """Let each rival add *jobs* and run them, a *piece* at a time, in turn."""
     for number, first in enumerate(range(0, jobs, piece)):
         for rival in in_turn(rivals, number):
             seconds = await rival.contender.add(first, first + piece)

@@ -1,13 +1,13 @@
-"""How much is measured: enough to trust a ratio, or to see that nothing broke."""
+"""The scale of a measurement: for reliable ratios, or for a quick check."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 MILLION = 1_000_000
-#: What the small backlog never falls below, and how many jobs a piece of a drain has.
+#: The minimum of the small backlog, and the size of a piece of a drain.
 THOUSAND = 1_000
-#: Waiting jobs by which memory is measured.
+#: Waiting jobs added to measure memory.
 WEIGHED = 100_000
 
 

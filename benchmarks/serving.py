@@ -1,4 +1,4 @@
-"""The dashboard's server as a process of its own, for those who measure it."""
+"""The dashboard's server as a separate process, for benchmarks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.servers import HOST
 
 import kue
 from kue.http import create_app
-from kue.http.access import Anyone
+from kue.http.auth.access import Anyone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ MEGABYTE = 1_000_000
 
 
 class Serving:
-    """The server's process, as those who measure it see it."""
+    """The server process, seen from the benchmark."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         self._pid = process.pid
@@ -34,7 +34,7 @@ class Serving:
 
     @property
     def memory(self) -> int:
-        """Bytes it holds."""
+        """Its resident memory in bytes."""
         pages = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -47,7 +47,7 @@ class Serving:
 
 @asynccontextmanager
 async def started(url: str) -> AsyncIterator[Serving]:
-    """Start a server; after the body it is ended."""
+    """Start a server, and kill it after the body."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.serving", url),
         stdout=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A run of the benchmarks is a list of steps; the bar moves by one after each."""
+"""Steps of a benchmark run; the progress bar advances after each."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 class Step(NamedTuple):
-    """Something that is measured or prepared, and how to say so."""
+    """A measurement or preparation, with its label."""
 
     label: str
     run: Callable[[], Awaitable[None]]
 
 
 def in_turn(contenders: Sequence[T], round_number: int) -> Sequence[T]:
-    """Let another begin each round: whoever is first finds the machine rested."""
+    """Alternate the order from round to round: the first finds an idle machine."""
     return contenders if round_number % 2 == 0 else contenders[::-1]

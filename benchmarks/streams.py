@@ -1,9 +1,9 @@
 """
-What many open streams of events cost: memory and time of the server, events lost.
+The cost of many open event streams: memory and CPU time of the server, events lost.
 
-``python -m benchmarks.streams`` starts a Redis and a server of its own, opens streams
-and adds jobs at a steady rate; every add is told to every stream.  Some clients read
-nothing until the end: they are told how much they missed, and harm nobody else.
+``python -m benchmarks.streams`` starts a Redis and a server, opens streams and adds
+jobs at a steady rate; every add is published to every stream.  Some clients read
+nothing until the end: they are notified how much they missed, and affect no others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.servers import HOST, RedisServer
 import kue
 from benchmarks.serving import MEGABYTE, started
 
-#: Adds a second are made in so many pieces.
+#: Pieces into which the adds of a second are divided.
 PIECES = 20
 #: Seconds the last events may take.
 PATIENCE_SECONDS = 10.0
@@ -32,11 +32,11 @@ _MISSED = re.compile(rb'event: lagged\n(?:id: .*\n)?data: .*"missed":(\d+)')
 
 
 class Stream(asyncio.Protocol):
-    """One client; it counts."""
+    """One client, which counts events."""
 
     def __init__(self) -> None:
         self.is_open = asyncio.Event()
-        self.heard = 0
+        self.received = 0
         self.missed = 0
         self._rest = b""
         self._transport: asyncio.Transport | None = None
@@ -48,14 +48,14 @@ class Stream(asyncio.Protocol):
         assert self._transport is not None
         self._transport.pause_reading()
 
-    def go_on_reading(self) -> None:
+    def resume_reading(self) -> None:
         assert self._transport is not None
         self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         whole, _, rest = (self._rest + data).rpartition(b"\n\n")
         self._rest = rest
-        self.heard += whole.count(b'"kind":"enqueue"')
+        self.received += whole.count(b'"kind":"enqueue"')
         self.missed += sum(int(number) for number in _MISSED.findall(whole))
         if b"event: store" in whole:
             self.is_open.set()
@@ -63,14 +63,14 @@ class Stream(asyncio.Protocol):
 
 @click.command()
 @click.option("--streams", default=200, show_default=True)
-@click.option("--slow", default=5, show_default=True, help="More, that do not read.")
-@click.option("--rate", default=2_000, show_default=True, help="Adds a second.")
+@click.option("--slow", default=5, show_default=True, help="Additional idle clients.")
+@click.option("--rate", default=2_000, show_default=True, help="Adds per second.")
 @click.option("--seconds", default=20, show_default=True)
 def main(streams: int, slow: int, rate: int, seconds: int) -> None:
     """
-    Measure what many open streams of events cost.
+    Measure the cost of many open event streams.
 
-    Needs redis-server in PATH; it is started on a free port, and ended.
+    Needs redis-server in PATH, and starts it on a free port.
     """
     with TemporaryDirectory() as folder:
         server = RedisServer(Path(folder))
@@ -84,31 +84,31 @@ async def _measure(url: str, streams: int, slow: int, rate: int, seconds: int) -
     async with started(url) as server, kue.Kue(url) as q:
         alone = server.memory
         clients = await _open(server.port, streams)
-        sleepers = await _open(server.port, slow)
-        for sleeper in sleepers:
-            sleeper.stop_reading()
+        slow_clients = await _open(server.port, slow)
+        for slow_client in slow_clients:
+            slow_client.stop_reading()
         subscriptions = await _subscriptions(url)
         opened, cpu = server.memory, server.cpu_seconds
         added, took = await _add(q, rate, seconds)
-        late = await _heard(clients, added)
+        late = await _wait_for_events(clients, added)
         cpu = server.cpu_seconds - cpu
         full = server.memory
-        for sleeper in sleepers:
-            sleeper.go_on_reading()
-        await _heard(sleepers, added)
-        heard = sum(client.heard for client in clients)
+        for slow_client in slow_clients:
+            slow_client.resume_reading()
+        await _wait_for_events(slow_clients, added)
+        received = sum(client.received for client in clients)
         missed = sum(client.missed for client in clients)
-        told = sum(sleeper.missed for sleeper in sleepers)
-        got = sum(sleeper.heard for sleeper in sleepers)
+        reported = sum(slow_client.missed for slow_client in slow_clients)
+        got = sum(slow_client.received for slow_client in slow_clients)
         rows = {
             "streams": f"{streams:,} and {slow:,} that do not read",
             "subscriptions at the store": f"{subscriptions}",
-            "adds a second": f"{added / took:,.0f}",
-            "events delivered": f"{heard:,} of {added * streams:,}",
-            "events told as lagged": f"{missed:,}",
+            "adds per second": f"{added / took:,.0f}",
+            "events delivered": f"{received:,} of {added * streams:,}",
+            "events reported as lagged": f"{missed:,}",
             "streams that lagged": f"{sum(c.missed > 0 for c in clients):,}",
             "last event after the last add, s": f"{late:.2f}",
-            "slow ones got, and were told of": f"{got:,} and {told:,}"
+            "slow ones received, and missed": f"{got:,} and {reported:,}"
             f" of {added * slow:,}",
             "server's share of a core, %": f"{cpu / (took + late) * 100:.0f}",
             "server's memory alone, MB": f"{alone / MEGABYTE:.1f}",
@@ -120,13 +120,13 @@ async def _measure(url: str, streams: int, slow: int, rate: int, seconds: int) -
 
 
 async def _subscriptions(url: str) -> int:
-    """Return how many connections of Redis are subscribed to anything."""
+    """Return how many connections to Redis have a subscription."""
     async with Redis.from_url(url) as redis:
         return sum(int(client["ssub"]) > 0 for client in await redis.client_list())
 
 
 async def _open(port: int, streams: int) -> list[Stream]:
-    """Open the streams; return once each hears."""
+    """Open the streams; return once all are connected."""
     loop = asyncio.get_running_loop()
     clients = []
     for _ in range(streams):
@@ -146,10 +146,10 @@ async def _add(q: kue.Kue, rate: int, seconds: int) -> tuple[int, float]:
     return added, time.monotonic() - began
 
 
-async def _heard(clients: list[Stream], added: int) -> float:
-    """Return after how many seconds all was heard, or told as missed."""
+async def _wait_for_events(clients: list[Stream], added: int) -> float:
+    """Return after how many seconds all events were received or reported missed."""
     began = time.monotonic()
-    while any(client.heard + client.missed < added for client in clients):
+    while any(client.received + client.missed < added for client in clients):
         if time.monotonic() - began > PATIENCE_SECONDS:
             break
         await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Jobs through `kue.Kue`: what a user of the queue gets, with its default settings."""
+"""Measurements through `kue.Kue`, the user's API, with default settings."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def _check_added(queue: kue.Kue, ids: list[int]) -> None:
 
 
 async def _check_completed(queue: kue.Kue, jobs: int) -> None:
-    """Count in the statistics: a worker prunes all but the newest jobs meanwhile."""
+    """Count from the statistics: the worker has pruned all but the newest jobs."""
     minute = int(time.time()) // 60
     stats = await queue.stats(minute - 10, minute + 1)
     check_count(sum(stat.complete for stat in stats), jobs, "jobs completed")

@@ -1,4 +1,4 @@
-"""Jobs through Kue's store contract, on any engine: what a worker does, without one."""
+"""Measurements through the store contract, on any engine, without a worker."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from benchmarks.delivery import check_count, check_once
 from benchmarks.readings import stopwatch
 from benchmarks.traffic import LANES, Quota, batches, send
-from kue import settings
-from kue.draft import draft
-from kue.job import Completed, State
+from kue.model import settings
+from kue.model.draft import draft
+from kue.model.job import Completed, State
 from kue.store import store_for
-from kue.store.values import Claim, Outcome, Word
+from kue.store.values import Claim, ClaimRequest, Outcome, Result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from kue.job import Draft
-    from kue.store.base import Store
+    from kue.model.job import Draft
+    from kue.store.contract import Store
 
 TYPE, WORKER = "noop", "bench-1"
 #: Calls of `add` in flight.
@@ -28,13 +28,13 @@ FLIGHTS = 2
 
 
 def drafts(count: int) -> list[Draft]:
-    """Return drafts: making them is no part of adding them."""
+    """Return drafts, so that making them is not measured."""
     return [draft(TYPE, {"i": i}, attempts=3) for i in range(count)]
 
 
 @asynccontextmanager
 async def opened(url: str, prepared: Sequence[Draft]) -> AsyncIterator[ThroughStore]:
-    """Open the store at *url*, which must be empty, to have *prepared* added to it."""
+    """Open the store at *url*, which must be empty, for adding *prepared*."""
     store = store_for(settings.load(environ={}, url=url))
     await store.open()
     try:
@@ -44,7 +44,7 @@ async def opened(url: str, prepared: Sequence[Draft]) -> AsyncIterator[ThroughSt
 
 
 class ThroughStore:
-    """A store, and everything that was added to it and ran so far."""
+    """A store, and the jobs that were added and ran so far."""
 
     def __init__(self, store: Store, prepared: Sequence[Draft]) -> None:
         self._store = store
@@ -79,16 +79,17 @@ class ThroughStore:
         return watch.seconds
 
     async def _lane(self, quota: Quota) -> int:
-        """Cycle until the quota is used up; return how many runs ended as told."""
+        """Cycle until the quota is used up; return how many runs were settled."""
         self._calls += 1
         lane, seq, done = f"lane-{self._calls}", 0, 0
         outcomes: list[Outcome] = []
         while (take := quota.take()) or outcomes:
             seq += 1
             words, claimed = await self._store.cycle(
-                outcomes, [TYPE], take, worker=WORKER, claim=Claim(lane, seq)
+                outcomes,
+                ClaimRequest([TYPE], take, worker=WORKER, claim=Claim(lane, seq)),
             )
-            done += words.count(Word.DONE)
+            done += words.count(Result.DONE)
             self._ran += [job.id for job in claimed.jobs]
             outcomes = [Outcome(job, Completed()) for job in claimed.jobs]
         return done

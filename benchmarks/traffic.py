@@ -1,4 +1,4 @@
-"""How calls are made: in batches, so many in flight."""
+"""Traffic: calls in batches, several in flight."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Jobs to an add: the most that one call of a store takes.
+#: Jobs per add: the most that one call of a store takes.
 ADD_BATCH = 500
-#: Jobs to a cycle.
+#: Jobs per cycle.
 TAKE = 100
 #: Cycles in flight: Redis and Python work at the same time.
 LANES = 2
@@ -27,7 +27,7 @@ def batches(things: Sequence[T], size: int = ADD_BATCH) -> Iterator[Sequence[T]]
 async def send(
     pieces: Iterator[T], call: Callable[[int, T], Awaitable[None]], *, flights: int
 ) -> None:
-    """Make *call* (flight, piece) for each piece, with *flights* calls on their way."""
+    """Make *call* (flight, piece) for each piece, with *flights* calls in flight."""
 
     async def flight(number: int) -> None:
         for piece in pieces:
@@ -37,13 +37,13 @@ async def send(
 
 
 class Quota:
-    """How many jobs are still to be taken, by all lanes together."""
+    """The number of jobs still to claim, shared by all lanes."""
 
     def __init__(self, jobs: int) -> None:
         self._left = jobs
 
     def take(self) -> int:
-        """Return how many the next cycle is to take; 0 when it only ends the last."""
+        """Return how many the next cycle should claim; 0 if it only settles."""
         share = min(TAKE, self._left)
         self._left -= share
         return share

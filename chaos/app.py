@@ -1,19 +1,19 @@
 """
-The queue that is put to the test, and its handlers.
+The queue under test, and its handlers.
 
-A job does what its `Chore` says: first it misbehaves as often as it is to, then it has
-its effect, once a run, and returns its fence.
+A job does what its `Chore` specifies: first it misbehaves a given number of times, then
+it has its effect, once per run, and returns its fencing token.
 
 ==========  ========================================================================
 return      sleeps
-tell        writes to its log and says how far it is, then sleeps
-ignore      sleeps, and takes no notice of being cancelled
-block       holds the event loop without using the processor
-spin        uses the processor, and holds the interpreter for most of the time
+tell        writes to its log and reports progress, then sleeps
+ignore      sleeps, and ignores cancellation
+block       blocks the event loop without using the processor
+spin        uses the processor, and blocks the interpreter for most of the time
 raise       raises an exception
 escape      raises SystemExit
 release     asks to be run later
-exit        ends its process at once, with all that runs there
+exit        ends its process at once, with all jobs that run there
 ==========  ========================================================================
 """
 
@@ -38,7 +38,7 @@ from chaos.sink import Effect, Sink
 from kue import ActiveJob
 
 FOLDER = Path(os.environ["CHAOS_FOLDER"])
-#: Additions in one go while spinning; some 20 ms in which no other thread runs.
+#: Additions per step while spinning; some 20 ms in which no other thread runs.
 SPIN = 1_000_000
 
 follow(int(os.environ["CHAOS_HARNESS"]))
@@ -46,11 +46,11 @@ q = kue.Kue()
 
 
 class Planned(Exception):
-    """What a job raises because it was told to."""
+    """Raised by a job as planned."""
 
 
 @q.on_startup
-def come() -> None:
+def record_start() -> None:
     journal(os.getpid(), "came").write(Came(os.getpid(), now_ms()))
 
 
@@ -85,13 +85,13 @@ async def probe(job: ActiveJob) -> int:
 
 
 async def perform(job: ActiveJob) -> int:
-    """Do what the job's chore says, on the event loop."""
+    """Do what the job's chore specifies, on the event loop."""
     chore = msgspec.convert(job.data, Chore)
-    note(job, chore)
+    record_run(job, chore)
     if chore.does in ("block", "spin"):
-        hold(chore)
+        block(chore)
     elif chore.does == "tell":
-        await tell(job, chore)
+        await report(job, chore)
     elif chore.does == "ignore":
         await ignore(chore)
     elif chore.does != "release":
@@ -101,18 +101,18 @@ async def perform(job: ActiveJob) -> int:
 
 
 def perform_blocking(job: ActiveJob) -> int:
-    """Do what the job's chore says, where nobody else is kept waiting."""
+    """Do what the job's chore specifies, where blocking is allowed."""
     chore = msgspec.convert(job.data, Chore)
-    note(job, chore)
+    record_run(job, chore)
     if chore.does == "spin":
-        hold(chore)
+        block(chore)
     else:
         time.sleep(chore.seconds)
     misbehave(job, chore)
     return have_effect(job, chore)
 
 
-async def tell(job: ActiveJob, chore: Chore) -> None:
+async def report(job: ActiveJob, chore: Chore) -> None:
     for percent in (10, 90):
         await job.log(f"{percent} % of {chore.key}")
         await job.progress(percent)
@@ -126,7 +126,7 @@ async def ignore(chore: Chore) -> None:
             await asyncio.sleep(left)
 
 
-def hold(chore: Chore) -> None:
+def block(chore: Chore) -> None:
     if chore.does == "block":
         time.sleep(chore.seconds)
         return
@@ -136,7 +136,7 @@ def hold(chore: Chore) -> None:
 
 
 def misbehave(job: ActiveJob, chore: Chore) -> None:
-    """End the run badly, if it is one of those that are to end so."""
+    """Make the run fail, if it is one of those that should."""
     if chore.does in ("raise", "escape") and job.attempt <= chore.times:
         raise Planned(chore.key) if chore.does == "raise" else SystemExit(chore.key)
     releases = [past for past in job.job.history if past.outcome == "released"]
@@ -147,8 +147,8 @@ def misbehave(job: ActiveJob, chore: Chore) -> None:
         os._exit(1)
 
 
-def note(job: ActiveJob, chore: Chore) -> None:
-    """Write down that the handler was called."""
+def record_run(job: ActiveJob, chore: Chore) -> None:
+    """Record that the handler was called."""
     pid = os.getpid()
     journal(pid, "started").write(
         Started(
@@ -166,7 +166,7 @@ def note(job: ActiveJob, chore: Chore) -> None:
 
 
 def have_effect(job: ActiveJob, chore: Chore) -> int:
-    """Do what cannot be undone; return the fence that it was done with."""
+    """Do what cannot be undone; return the fencing token of the run."""
     effect = Effect(job.id, job.fence, job.attempt, os.getpid(), now_ms(), chore.key)
     Sink(FOLDER).take(effect)
     return job.fence
@@ -174,5 +174,5 @@ def have_effect(job: ActiveJob, chore: Chore) -> int:
 
 @cache
 def journal(pid: int, name: str) -> Journal:
-    """Return this process's journal; a child that was forked has one of its own."""
+    """Return this process's journal; a forked child has its own."""
     return Journal(FOLDER / f"{name}-{pid}.jsonl")

@@ -1,4 +1,4 @@
-"""Something that must not be."""
+"""A breach of a rule that must hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Breach(NamedTuple):
-    """A rule that does not hold, and where it does not."""
+    """A rule that does not hold, and for what."""
 
     #: A stable word, such as ``lost`` or ``early``.
     rule: str

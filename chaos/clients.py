@@ -1,4 +1,4 @@
-"""The processes that add jobs and give orders, and what they end with."""
+"""Client processes: producers that add jobs, and an operator that gives orders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from chaos.processes import Household
 
-#: A client is done this long after its plan: calls give up long before.
+#: A client must end this long after its plan; its calls time out long before.
 PATIENCE_SECONDS = 30.0
 
 
@@ -35,7 +35,7 @@ class Clients:
             )
 
     async def ended(self, seconds: float) -> list[str]:
-        """Wait for all; return what went wrong with which."""
+        """Wait for all; return a message for each that failed."""
         limit = seconds + PATIENCE_SECONDS
         waits = [
             asyncio.to_thread(process.wait, limit)

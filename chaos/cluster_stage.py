@@ -1,4 +1,4 @@
-"""A Redis Cluster: three masters with a replica each, and slots that move."""
+"""A Redis Cluster: three masters with one replica each, and slots that move."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from chaos.plan import Fault
 
 PREFIX = "kue"
-#: A master that is only killed or stopped for a moment stays the master: a replica that
-#: takes its place by itself may lack what was acknowledged last.
+#: A master that is killed or stopped only for a moment stays the master: a replica that
+#: takes over automatically may lack the last acknowledged writes.
 CONFIG = {"cluster-replica-no-failover": "yes", "cluster-node-timeout": "2000"}
 
 
 class ClusterStage(RedisServers):
-    """The nodes, and what is done to them."""
+    """The nodes, and their faults."""
 
     @property
     def masters(self) -> list[RedisServer]:
@@ -30,11 +30,7 @@ class ClusterStage(RedisServers):
 
     async def start(self) -> None:
         self._cluster = await asyncio.to_thread(
-            Cluster,
-            self._folder,
-            replicas=True,
-            kind=LeashedRedis,
-            config=CONFIG,
+            Cluster, self._folder, replicas=True, kind=LeashedRedis, config=CONFIG
         )
         self._cleanup.callback(self._cluster.stop)
         self.url = self.direct = self._cluster.url
@@ -50,5 +46,5 @@ class ClusterStage(RedisServers):
                     await kill(self.picked(fault), fault.seconds)
                 case _:
                     await asyncio.to_thread(self._cluster.fail_over, self.picked(fault))
-        # The next fault may need the replicas, and nodes that agree on all others.
+        # The next fault may need the replicas, and nodes that agree on the topology.
         await asyncio.to_thread(self._cluster.until_whole)

@@ -1,4 +1,4 @@
-"""The command: run seeds one after another, a line of JSON for each."""
+"""The command line: run seeds one after another, with a line of JSON for each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from chaos.figures import Figures
     from chaos.run import Outcome
 
-#: What is added up over several seeds.
+#: Figures that are summed over several seeds.
 SUMS = (
     "acknowledged",
     "lost",
@@ -64,13 +64,13 @@ class Seeds(click.ParamType[list[int]]):
 )
 @click.option("--seconds", type=click.FloatRange(1), default=60, show_default=True)
 @click.option("--seeds", type=Seeds(), default="1", show_default=True, help="1 or 1..5")
-@click.option("--keep", is_flag=True, help="Keep the folder of a good run, too.")
+@click.option("--keep", is_flag=True, help="Keep the folder even if the run succeeds.")
 def main(engine: str, seconds: float, seeds: list[int], keep: bool) -> None:
     """
-    Put Kue through faults and see that it loses nothing.
+    Run Kue under faults and check that it loses nothing.
 
-    Exits with 1 when a job was lost, completed twice or stuck, when anything else that
-    must hold did not, or when too few jobs were added to say so.
+    Exits with 1 when a job was lost, completed twice or stuck, when another rule was
+    broken, or when too few jobs were added for a result.
     """
     outcomes = [_run(engine, seed, seconds, keep=keep) for seed in seeds]
     if len(seeds) > 1:
@@ -86,7 +86,7 @@ def _run(engine: str, seed: int, seconds: float, *, keep: bool) -> Outcome:
     try:
         with View() as view, asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
             plan = draw(engine, seed, seconds)
-            outcome = loop.run(_until_told(run(plan, folder, view)))
+            outcome = loop.run(_until_terminated(run(plan, folder, view)))
             if keep or not outcome.figures.ok:
                 _keep(outcome, folder, view)
     finally:
@@ -102,11 +102,11 @@ def _keep(outcome: Outcome, folder: Path, view: View) -> None:
     lines = "".join(f"{breach}\n" for breach in outcome.breaches)
     (folder / "breaches.txt").write_text(lines)
     (folder / "figures.json").write_bytes(msgspec.json.encode(outcome.figures))
-    view.complain(outcome.breaches, str(folder))
+    view.show_breaches(outcome.breaches, str(folder))
 
 
-async def _until_told(work: Coroutine[None, None, Outcome]) -> Outcome:
-    """Do *work*; SIGTERM ends it as Ctrl-C does, with everything tidied up."""
+async def _until_terminated(work: Coroutine[None, None, Outcome]) -> Outcome:
+    """Do *work*; SIGTERM ends it as Ctrl-C does, with cleanup."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
@@ -114,7 +114,7 @@ async def _until_told(work: Coroutine[None, None, Outcome]) -> Outcome:
 
 
 def summed(every: list[Figures]) -> dict[str, object]:
-    """Return the figures of several runs as those of one."""
+    """Return the combined figures of several runs."""
     faults: Counter[str] = Counter()
     for one in every:
         faults.update(one.faults)

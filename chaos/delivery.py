@@ -1,8 +1,8 @@
 """
-What was added, and what became of it: Jepsen's total-queue, for a queue of ours.
+Delivery checks: every job that was added must end, as in Jepsen's total-queue.
 
-Ids are unique, so sets tell everything.  An add that was not answered is indeterminate:
-the job may be there or not, but not twice.
+Ids are unique, so comparing sets is enough.  An add that was not answered is
+indeterminate: the job may exist or not, but not twice.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ LOST, STUCK = "lost", "stuck"
 
 
 def key_of(job: Job) -> str:
-    """Return what its producer called *job*."""
+    """Return the key that its producer gave *job*."""
     return str(job.data["key"]) if isinstance(job.data, dict) else ""
 
 
 def lost(history: History) -> Iterator[Breach]:
-    """Jobs that were acknowledged, are gone, and were removed by nobody."""
+    """Jobs that were acknowledged and are gone without having been removed."""
     for attempt in history.acknowledged:
         job = history.job.get(attempt.id)
-        # After a loss its id is handed out anew.
+        # After a loss its id is assigned again.
         is_there = job is not None and key_of(job) == attempt.key
         is_lost = attempt.is_new and not is_there
         if is_lost and not history.may_be_removed(attempt.id):
@@ -49,11 +49,11 @@ def unexpected(history: History) -> Iterator[Breach]:
     tried = {attempt.key for attempt in history.attempted}
     for job in history.jobs:
         if key_of(job) not in tried:
-            yield Breach("unexpected", f"job {job.id} was added by nobody")
+            yield Breach("unexpected", f"job {job.id} was added by no producer")
 
 
 def duplicated(history: History) -> Iterator[Breach]:
-    """Jobs that were added once and are there twice."""
+    """Jobs that were added once and exist twice."""
     ids: dict[str, set[int]] = defaultdict(set)
     for job in history.jobs:
         ids[key_of(job)].add(job.id)

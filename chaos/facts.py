@@ -1,11 +1,11 @@
-"""The facts that processes write down while they run."""
+"""Facts that processes record in their journals while they run."""
 
 from __future__ import annotations
 
 import msgspec
 
-#: Later than any time there is, Unix ms.
-FOR_EVER = 2**62
+#: Later than any time, Unix ms.
+FOREVER = 2**62
 
 
 class Attempted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -13,14 +13,14 @@ class Attempted(msgspec.Struct, frozen=True, omit_defaults=True):
     A producer tried to add a job.
 
     Without *ended* it was never answered; without *id* it was refused or timed out, and
-    nobody can say whether the job was added.
+    it is unknown whether the job was added.
     """
 
     key: str
     at: int
     ended: int = 0
     id: int = 0
-    #: False when an unfinished job with the same unique key answered for it.
+    #: False when an unfinished job with the same unique key was returned instead.
     is_new: bool = True
     #: Acknowledged, it survives a fail-over.
     is_durable: bool = False
@@ -46,16 +46,16 @@ class Started(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Given(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An operator gave an order, and what the answer was."""
+    """An operator gave an order, and got an answer."""
 
     verb: str
     at: int
     ended: int
-    #: What the store said; "error" when it could not be reached: perhaps done.
+    #: The store's answer; "error" when it was unavailable: perhaps done.
     word: str
     id: int = 0
     type: str = ""
-    #: Which ending a retry was for, as `kue.job.Job.ending` has it.
+    #: Which ending a retry was for: `kue.model.job.Job.ending`.
     ending: str = ""
 
 
@@ -67,11 +67,11 @@ class Came(msgspec.Struct, frozen=True):
 
 
 class Idled(msgspec.Struct, frozen=True):
-    """A process was stopped for a while, or asked to end for good."""
+    """A process was stopped for a while, or asked to end."""
 
     pid: int
     since: int
-    until: int = FOR_EVER
+    until: int = FOREVER
 
 
 class Died(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Died(msgspec.Struct, frozen=True):
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """The store lost what was written in this time, or everything."""
+    """The store lost writes of this time, or everything."""
 
     since: int
     until: int
@@ -90,7 +90,7 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Away(msgspec.Struct, frozen=True):
-    """The store could not be used, or not reliably, for a while."""
+    """The store was unavailable, or unreliable, for a while."""
 
     since: int
     until: int

@@ -1,4 +1,4 @@
-"""What comes out of a run: a line of figures, and what is wrong."""
+"""Figures of a run, and all breaches found in its history."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chaos import delivery, losses, news, orders, recovery, stories
+from chaos import delivery, events, job_history, losses, orders, recovery
 from chaos.breach import Breach
 from kue import State
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from chaos.history import History
     from chaos.plan import Plan
 
-CHECKS = (*delivery.CHECKS, *stories.CHECKS, *orders.CHECKS, *news.CHECKS)
-#: Fewer acknowledged jobs a second than this say nothing.
-LEAST_RATE = 10.0
-#: Breaches that have a figure of their own.
-_COUNTED = frozenset({delivery.LOST, delivery.STUCK, stories.COMPLETED_TWICE})
+CHECKS = (*delivery.CHECKS, *job_history.CHECKS, *orders.CHECKS, *events.CHECKS)
+#: With fewer acknowledged jobs per second than this, a run is inconclusive.
+MIN_RATE = 10.0
+#: Breaches that have their own figure.
+_COUNTED = frozenset({delivery.LOST, delivery.STUCK, job_history.COMPLETED_TWICE})
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,17 +42,17 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     faults: dict[str, int]
     #: Runs that the two figures of recovery are from.
     recoveries: int = 0
-    #: Adds that were not answered, and those of them that are there nevertheless.
+    #: Adds that were not answered, and those of them whose job exists nevertheless.
     indeterminate: int = 0
     recovered: int = 0
     #: Acknowledged jobs that the store lost by a fail-over or when it was emptied, adds
-    #: that were warned of that, and adds that were promised the contrary.
+    #: that got a warning about that, and adds that were promised durability.
     lost_by_store: int = 0
     warned: int = 0
     durable: int = 0
     states: dict[str, int] = {}
     runs: int = 0
-    #: Jobs given up because they lost too many workers.
+    #: Jobs that failed because they lost too many workers.
     given_up: int = 0
     orders: dict[str, int] = {}
     events: int = 0
@@ -60,7 +60,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def breaches(history: History) -> list[Breach]:
-    """Return everything that is wrong with *history*."""
+    """Return all breaches in *history*."""
     held = losses.held_to_all_rules(history)
     found = list(chain.from_iterable(check(held) for check in CHECKS))
     if history.losses:
@@ -71,7 +71,7 @@ def breaches(history: History) -> list[Breach]:
 
 
 def effects_repeated(history: History) -> int:
-    """Count the effects that came again though nobody asked for it."""
+    """Count effects that were repeated without a retry by an operator."""
     return sum(
         max(0, len(effects) - 1 - len(history.retried(job_id)))
         for job_id, effects in history.effects_of.items()
@@ -90,10 +90,10 @@ def figures(
         engine=plan.engine,
         seed=plan.seed,
         seconds=plan.seconds,
-        ok=not rules and acknowledged >= LEAST_RATE * plan.seconds,
+        ok=not rules and acknowledged >= MIN_RATE * plan.seconds,
         acknowledged=acknowledged,
         lost=rules[delivery.LOST],
-        completed_twice=rules[stories.COMPLETED_TWICE],
+        completed_twice=rules[job_history.COMPLETED_TWICE],
         stuck=rules[delivery.STUCK],
         violations=sum(rules.values()) - sum(rules[rule] for rule in _COUNTED),
         effects_repeated=effects_repeated(held),

@@ -1,4 +1,4 @@
-"""The worker processes of a run: started, hurt, and replaced when they are dead."""
+"""The worker processes of a run: started, subjected to faults, and replaced."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 #: A dead worker is replaced this soon, as systemd or a container runtime would.
 REPLACE_SECONDS = 0.2
-#: Looked at this often.
+#: How often workers are checked.
 WATCH_SECONDS = 0.05
 STOP_SECONDS = 15.0
-#: Runs are handed back this long after a worker was asked to end.
+#: Runs are requeued this long after a worker was asked to stop.
 GRACE = "2s"
 
 
@@ -33,7 +33,7 @@ class Kind(NamedTuple):
     """A way to run workers."""
 
     command: tuple[str, ...]
-    #: How many processes run jobs; 0 when it is the one that is started.
+    #: How many child processes run jobs; 0 when the process itself does.
     children: int = 0
 
     @property
@@ -41,24 +41,24 @@ class Kind(NamedTuple):
         return self.children or 1
 
 
-#: ``await q.run()`` in a program of one's own.
+#: ``await q.run()`` in a program.
 PLAIN = Kind((sys.executable, "-m", "chaos.worker", GRACE))
 
 
 def supervised(children: int) -> Kind:
-    """Return the kind that most people use: ``kue worker``."""
+    """Return the usual kind: ``kue worker``."""
     kue = str(Path(sys.executable).with_name("kue"))
     options = ("--processes", str(children), "--grace", GRACE)
     return Kind((kue, "worker", "chaos.app:q", *options), children)
 
 
 KINDS = (PLAIN, supervised(1), supervised(2), PLAIN)
-#: Processes that run jobs when all are there.
+#: Processes that run jobs when all have started.
 WORKERS = sum(kind.workers for kind in KINDS)
 
 
 class Member:
-    """What was started as one worker: a process that runs jobs, or a supervisor."""
+    """One worker: a process that runs jobs, or a supervisor."""
 
     def __init__(
         self, kind: Kind, log: Path, household: Household, environ: Mapping[str, str]
@@ -82,7 +82,7 @@ class Member:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that run jobs, as far as they are there."""
+        """The processes that run jobs, if any."""
         if self.is_supervisor:
             return children_of(self.process.pid)
         return [] if self.is_dead else [self.process.pid]
@@ -128,28 +128,28 @@ class Fleet:
                 if member.is_dead:
                     await asyncio.sleep(REPLACE_SECONDS)
                     member.replace()
-            # Processes do not tell when they end.
+            # The end of a process is not announced.
             await asyncio.sleep(WATCH_SECONDS)
 
     # -- faults ----------------------------------------------------------------
 
     def kill(self, pick: float) -> None:
-        """End a process that runs jobs, at once."""
+        """Kill a process that runs jobs."""
         pids = self.pids
         if pids:
             self._kill(_picked(pids, pick))
 
     def orphan(self, pick: float) -> None:
-        """End a supervisor at once; its children are to notice."""
+        """Kill a supervisor; its children must notice."""
         supervisors = [member for member in self._members if member.is_supervisor]
-        self._dismiss(_picked(supervisors, pick), signal.SIGKILL)
+        self._stop(_picked(supervisors, pick), signal.SIGKILL)
 
     def terminate(self, pick: float) -> None:
-        """Ask a worker to end, as a deployment does."""
-        self._dismiss(_picked(self._members, pick), signal.SIGTERM)
+        """Ask a worker to stop, as a deployment does."""
+        self._stop(_picked(self._members, pick), signal.SIGTERM)
 
     async def freeze(self, pick: float, pause: Callable[[], Awaitable[None]]) -> None:
-        """Stop a process during *pause*; it does not notice but by the clock."""
+        """Stop a process during *pause*; it can notice only by the clock."""
         pids = {member.process.pid for member in self._members} | set(self.pids)
         pid = _picked(sorted(pids), pick)
         if pid in self._frozen:
@@ -168,7 +168,7 @@ class Fleet:
         self._deaths.write(Died(pid, now_ms()))
         send(pid, signal.SIGKILL)
 
-    def _dismiss(self, member: Member, number: signal.Signals) -> None:
+    def _stop(self, member: Member, number: signal.Signals) -> None:
         for pid in member.pids:
             self._absences.write(Idled(pid, now_ms()))
         send(member.process.pid, number)
@@ -176,7 +176,7 @@ class Fleet:
     # -- the end ---------------------------------------------------------------
 
     async def stop(self) -> list[str]:
-        """Ask all to end, and wait until they have; return what went wrong."""
+        """Ask all to stop, and wait until they have; return what went wrong."""
         for member in self._members:
             send(member.process.pid, signal.SIGTERM)
         waits = [
@@ -185,7 +185,7 @@ class Fleet:
         ]
         ends = await asyncio.gather(*waits, return_exceptions=True)
         return [
-            f"worker {member.process.pid} was asked to end and did with {end!r}"
+            f"worker {member.process.pid} was asked to stop and ended with {end!r}"
             for member, end in zip(self._members, ends, strict=True)
             if end != 0
         ]

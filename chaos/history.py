@@ -1,4 +1,4 @@
-"""What happened in a run, as values: all that the checker looks at."""
+"""The history of a run, as values: the input of all checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Loss, Started
-from chaos.journal import Reader
+from chaos.journal import read_journals
 from chaos.sink import Effect, Sink
 from kue import Event, Job
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: A call whose answer was lost is said again, and the first may yet arrive: an order
-#: can be obeyed for this long after it was answered, ms.
+#: A call whose answer was lost is repeated, and the first may still arrive: an order
+#: can take effect for this long after it was answered, ms.
 LATE_MS = 3_000
-#: What orders take a job out of the store.
+#: Orders that remove a job from the store.
 REMOVALS = frozenset({"remove", "force_remove"})
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What everybody saw, and what the store had in the end."""
+    """What all processes recorded, and the final contents of the store."""
 
     attempted: tuple[Attempted, ...] = ()
     started: tuple[Started, ...] = ()
@@ -38,9 +38,9 @@ class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     died: tuple[Died, ...] = ()
     away: tuple[Away, ...] = ()
     losses: tuple[Loss, ...] = ()
-    #: What a listener heard, in its order.
+    #: Events in the order in which a listener received them.
     events: tuple[Event, ...] = ()
-    #: All jobs that were there after everything had healed and drained.
+    #: All jobs in the store after all faults had ended and it had drained.
     jobs: tuple[Job, ...] = ()
     #: What `Store.check` found wrong.
     findings: tuple[str, ...] = ()
@@ -71,24 +71,24 @@ class History(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         Orders by job, whatever the answer.
 
-        Even one that was refused may have been obeyed: a call whose answer is lost is
-        said again, and the second time there is nothing left to obey.
+        Even one that was refused may have taken effect: a call whose answer is lost is
+        repeated, and the second time there is nothing left to do.
         """
         return _grouped((one for one in self.given if one.id), lambda one: one.id)
 
     def ordered(self, job_id: int, *verbs: str) -> list[Given]:
-        """Return the orders of these kinds that the job got."""
+        """Return the orders of these kinds for the job."""
         return [one for one in self.orders.get(job_id, ()) if one.verb in verbs]
 
     def may_be_retried(self, job_id: int, since: int, until: int) -> bool:
-        """Return whether the job may have been put in line by hand in this time."""
+        """Return whether an operator may have requeued the job in this time."""
         return any(
             order.at <= until and order.ended + LATE_MS >= since
             for order in self.ordered(job_id, "retry", "promote")
         )
 
     def retried(self, job_id: int) -> set[str]:
-        """Return the endings of the job that someone retried, whatever the answer."""
+        """Return the endings of the job that were retried, whatever the answer."""
         return {order.ending for order in self.ordered(job_id, "retry")}
 
     def may_be_removed(self, job_id: int) -> bool:
@@ -103,18 +103,18 @@ def _grouped(things: Iterable[T], key: Callable[[T], int]) -> dict[int, list[T]]
 
 
 def read(folder: Path) -> History:
-    """Return what the processes wrote down; what they cannot know is left out."""
+    """Return what the processes recorded; the rest is left empty."""
     return History(
-        attempted=_latest(Reader(Attempted).read(folder, "attempted-*.jsonl")),
-        started=Reader(Started).read(folder, "started-*.jsonl"),
-        given=Reader(Given).read(folder, "given.jsonl"),
-        came=Reader(Came).read(folder, "came-*.jsonl"),
-        idled=Reader(Idled).read(folder, "idled.jsonl"),
-        died=Reader(Died).read(folder, "died-*.jsonl"),
+        attempted=_latest(read_journals(Attempted, folder, "attempted-*.jsonl")),
+        started=read_journals(Started, folder, "started-*.jsonl"),
+        given=read_journals(Given, folder, "given.jsonl"),
+        came=read_journals(Came, folder, "came-*.jsonl"),
+        idled=read_journals(Idled, folder, "idled.jsonl"),
+        died=read_journals(Died, folder, "died-*.jsonl"),
         effects=Sink(folder).effects(),
     )
 
 
 def _latest(attempted: Iterable[Attempted]) -> tuple[Attempted, ...]:
-    """Return the last word on each key: it is written before and after the call."""
+    """Return the last entry of each key: it is written before and after the call."""
     return tuple({one.key: one for one in attempted}.values())

@@ -1,8 +1,8 @@
 """
-Processes that die with the run they are for, even if that is killed.
+Processes that die with their run, even if that is killed.
 
-``python leash.py COMMAND …`` becomes COMMAND, in a session of its own, and dies with
-whoever started it.  What COMMAND starts in turn calls `follow`.
+``python leash.py COMMAND …`` becomes COMMAND, in its own session, and dies with its
+parent.  Processes that COMMAND starts call `follow`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import sys
 import threading
 import time
 
-#: prctl(2): the signal that we get when our parent ends; exec keeps it.
+#: prctl(2): the signal on the parent's death; exec keeps the setting.
 PR_SET_PDEATHSIG = 1
 LOOK_SECONDS = 0.5
 
 
 def main() -> None:
-    # Ctrl-C in a terminal is for the one that tidies up, not for everybody.
+    # Ctrl-C in a terminal is for the process that cleans up, not for all.
     os.setsid()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -36,7 +36,7 @@ def _follow(pid: int) -> None:
     try:
         while True:
             os.kill(pid, 0)
-            # The end of a stranger is not announced.
+            # The end of a process that is not a child is not announced.
             time.sleep(LOOK_SECONDS)
     except ProcessLookupError:
         os._exit(1)

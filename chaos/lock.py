@@ -1,4 +1,4 @@
-"""``python -m chaos.lock FILE SECONDS``: keeps others from writing to a SQLite file."""
+"""``python -m chaos.lock FILE SECONDS``: holds the write lock of a SQLite file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import closing
 
-#: Longer than it takes any writer to be done.
+#: Longer than any write takes.
 PATIENCE_SECONDS = 10.0
 
 
@@ -15,7 +15,7 @@ def main(path: str, seconds: float) -> None:
     with closing(sqlite3.connect(path, timeout=PATIENCE_SECONDS)) as database:
         database.isolation_level = None
         database.execute("BEGIN IMMEDIATE")
-        # The wait is the fault.
+        # Holding the lock is the fault.
         time.sleep(seconds)
         database.execute("ROLLBACK")
 

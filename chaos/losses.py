@@ -1,10 +1,10 @@
 """
-What a store that loses acknowledged writes owes its users all the same.
+Loss checks: what must hold for a store that loses acknowledged writes.
 
-A fail-over may lose what was written while no replica listened; an emptied Redis has
-lost everything.  Adds with `durable=True` that were acknowledged survive every
-fail-over; the others were warned.  What is gone may only be from the
-time of a loss, and what was added after the last loss is held to all the rules.
+A fail-over may lose writes that no replica has received; an emptied Redis has lost
+everything.  Adds with `durable=True` that were acknowledged survive every fail-over;
+the others got a warning.  Lost jobs may only be from the time of a loss, and for jobs
+added after the last loss all rules hold.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from chaos.facts import Attempted, Loss
     from chaos.history import History
 
-#: Clients may go on for so long with replies from before the loss.
+#: Clients may continue for this long with replies from before the loss.
 SETTLED_MS = LATE_MS
 
 
 def missing(history: History) -> list[Attempted]:
-    """Return the acknowledged adds whose jobs are gone though nobody removed them."""
+    """Return acknowledged adds whose jobs are gone without having been removed."""
     there = {key_of(job) for job in history.jobs}
     return [
         attempt
@@ -41,7 +41,7 @@ def missing(history: History) -> list[Attempted]:
 
 
 def lost_without_cause(history: History) -> Iterator[Breach]:
-    """Jobs that are gone and were added outside of every loss, or durably."""
+    """Jobs that are gone though they were added outside of every loss, or durably."""
     for attempt in missing(history):
         if not any(_excuses(loss, attempt) for loss in history.losses):
             yield Breach(LOST, f"job {attempt.id} ({attempt.key}) was acknowledged")
@@ -54,7 +54,7 @@ def _excuses(loss: Loss, attempt: Attempted) -> bool:
 
 
 def held_to_all_rules(history: History) -> History:
-    """Return what became of the jobs that were added after the last loss."""
+    """Return the history of the jobs that were added after the last loss."""
     if not history.losses:
         return history
     since = max(loss.until for loss in history.losses) + SETTLED_MS
@@ -62,7 +62,7 @@ def held_to_all_rules(history: History) -> History:
     keys = {one.key for one in attempted}
     jobs = tuple(job for job in history.jobs if key_of(job) in keys)
     ids = {job.id for job in jobs} | {one.id for one in attempted if one.is_new}
-    # What is heard begins in the middle.
+    # Its events begin in the middle.
     lagged = Event(kind=Kind.LAGGED, job_id=0, type="", at=since)
     events = (
         one

@@ -1,7 +1,7 @@
 """
-A Redis that loses what it acknowledged: emptied by somebody, or failed over too soon.
+A Redis that loses acknowledged writes: emptied, or failed over too early.
 
-Clients reach it through a proxy, which leads to whichever server is the master.
+Clients reach it through a proxy, which forwards to the current master.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tests.support.proxy import Proxy
 from chaos.facts import Loss
 from chaos.journal import now_ms
 from chaos.replicated_stage import ReplicatedStage
-from chaos.servers import tell
+from chaos.servers import execute
 
 if TYPE_CHECKING:
     from chaos.plan import Fault
 
 
 class LossyStage(ReplicatedStage):
-    """The servers, the proxy before them, and what is lost there."""
+    """The servers, the proxy in front of them, and their losses."""
 
     async def start(self) -> None:
         await super().start()
@@ -36,18 +36,18 @@ class LossyStage(ReplicatedStage):
             self._proxy.cut()
         elif fault.kind == "empty":
             since = now_ms()
-            await tell(self._pair.master, "FLUSHALL")
+            await execute(self._pair.master, "FLUSHALL")
             self.losses.append(Loss(since, now_ms(), is_all=True))
         else:
             with self.absence():
                 await self._lose(fault.seconds)
 
     async def _lose(self, seconds: float) -> None:
-        """Let the master alone be written to for a while, and then be gone."""
+        """Let only the master receive writes for a while, then kill it."""
         await self.until_in_step()
         since = now_ms()
         await asyncio.to_thread(say, self._pair.replica, "REPLICAOF", "NO", "ONE")
-        # The wait is the fault.
+        # Writes in this time are lost.
         await asyncio.sleep(seconds)
         self._pair.master.kill()
         self.swap()

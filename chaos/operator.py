@@ -1,4 +1,4 @@
-"""``python -m chaos.operator FOLDER``: cancels, retries, promotes, removes, pauses."""
+"""``python -m chaos.operator FOLDER``: gives orders such as cancel, retry and pause."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from chaos.facts import Given
 from chaos.journal import Journal, now_ms
-from chaos.plan import BULK, Plan
+from chaos.plan import BULK, Plan, in_time
 from kue import JobError, Kue, State, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 #: Jobs that an order chooses from.
 CHOICE = 200
-NOT_KNOWN = "error"
+UNKNOWN = "error"
 
 
 class Operator:
     """
-    Gives orders, and writes down the answers.
+    Gives orders, and records the answers.
 
-    Promotions and retries are given by two at once, each with the jobs as they were
-    read before: both press the button that both of them see.
+    Promotions and retries are given twice at the same time, with the jobs as they were
+    read before: as if two operators press the same button.
     """
 
     def __init__(self, first: Kue, second: Kue, journal: Journal) -> None:
@@ -39,12 +39,8 @@ class Operator:
         self._retried: list[Job] = []
 
     async def follow(self, orders: Sequence[Order]) -> None:
-        """Give each order at its moment, or as soon as those before it are given."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        for order in orders:
-            # The plan says when.
-            await asyncio.sleep(began + order.at - loop.time())
+        """Give each order at its time, or as soon as those before it are given."""
+        async for order in in_time(orders):
             await self._give(order)
 
     async def _give(self, order: Order) -> None:
@@ -63,7 +59,7 @@ class Operator:
             self._retried = jobs
 
     async def _choose(self, order: Order) -> list[Job]:
-        """Return the jobs that *order* is about; none when there are none now."""
+        """Return the jobs that *order* is for, if there are any now."""
         state = State(order.state)
         try:
             page = await self._first.page(state, limit=CHOICE, descending=True)
@@ -87,9 +83,9 @@ class Operator:
             if len(jobs) == 1:
                 return [await self._one(q, verb, jobs[0])]
             act = q.retry_many if verb == "retry" else q.promote_many
-            return [answer.word for answer in await act(jobs)]
+            return [result.word for result in await act(jobs)]
         except StoreUnavailable:
-            return [NOT_KNOWN] * len(jobs)
+            return [UNKNOWN] * len(jobs)
 
     async def _one(self, q: Kue, verb: str, job: Job) -> str:
         handle = q.handle(job)
@@ -112,20 +108,20 @@ class Operator:
                 await self._first.resume(order.type)
             word = "done"
         except StoreUnavailable:
-            word = NOT_KNOWN
+            word = UNKNOWN
         self._journal.write(Given(order.verb, at, now_ms(), word, type=order.type))
 
     async def _give_for_job(self, verb: str, job: Job) -> None:
         at = now_ms()
         try:
             if verb == "cancel":
-                [answer] = await self._first.cancel_many([job.id], reason="chaos")
+                [result] = await self._first.cancel_many([job.id], reason="chaos")
             else:
                 force = verb == "force_remove"
-                [answer] = await self._first.remove_many([job.id], force=force)
-            word: str = answer.word
+                [result] = await self._first.remove_many([job.id], force=force)
+            word: str = result.word
         except StoreUnavailable:
-            word = NOT_KNOWN
+            word = UNKNOWN
         self._journal.write(Given(verb, at, now_ms(), word, id=job.id))
 
 

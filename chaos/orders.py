@@ -1,9 +1,8 @@
 """
-What operators were told, against what happened then.
+Order checks: the answers to operators must be consistent with what happened.
 
-An order that was acknowledged holds from then on, until the next one that takes it back
-is given.  One that was not answered may have been obeyed, and takes nothing back for
-certain.
+An order that was acknowledged holds until the next one that reverses it is given.  One
+that was not answered may have taken effect, and may not have reversed anything.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.breach import Breach
-from chaos.facts import FOR_EVER
+from chaos.facts import FOREVER
 from chaos.history import LATE_MS, REMOVALS
 from kue import State
 
@@ -36,7 +35,7 @@ def started_after_remove(history: History) -> Iterator[Breach]:
     for job_id, orders in history.orders.items():
         for order in orders:
             if order.verb in REMOVALS and order.word == "done":
-                yield from _between(history, job_id, order, FOR_EVER, "removed")
+                yield from _between(history, job_id, order, FOREVER, "removed")
 
 
 def started_while_paused(history: History) -> Iterator[Breach]:
@@ -54,24 +53,24 @@ def started_while_paused(history: History) -> Iterator[Breach]:
 
 
 def back_from_removal(history: History) -> Iterator[Breach]:
-    """Jobs that were removed and are there."""
+    """Jobs that were removed and still exist."""
     for job_id in history.job:
         for order in history.ordered(job_id, *REMOVALS):
             if order.word == "done":
-                yield Breach("removed", f"job {job_id} was removed and is there")
+                yield Breach("removed", f"job {job_id} was removed and still exists")
 
 
-def cancelled_by_nobody(history: History) -> Iterator[Breach]:
+def cancelled_unasked(history: History) -> Iterator[Breach]:
     """Jobs that are cancelled though no operator asked for it."""
     for job in history.jobs:
         if job.state is State.CANCELLED and not history.ordered(job.id, "cancel"):
-            yield Breach("cancelled", f"job {job.id} was cancelled by nobody")
+            yield Breach("cancelled", f"job {job.id} was cancelled without an order")
 
 
 def _next(orders: list[Given], after: Given) -> int:
-    """Return when the first of *orders* that can come after that one was given."""
+    """Return when the first of *orders* that can be later than *after* was given."""
     late = (one.at for one in orders if one.ended + LATE_MS >= after.at)
-    return min(late, default=FOR_EVER)
+    return min(late, default=FOREVER)
 
 
 def _between(
@@ -92,5 +91,5 @@ CHECKS = (
     started_after_remove,
     started_while_paused,
     back_from_removal,
-    cancelled_by_nobody,
+    cancelled_unasked,
 )

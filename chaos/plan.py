@@ -1,25 +1,26 @@
 """
-What will be done, drawn from a seed before anything starts.
+The plan of a run: jobs, faults and orders, drawn from a seed before the start.
 
 The same engine, seed and length give the same plan, and a shorter run is the beginning
-of a longer one.  Jobs, faults and orders are drawn by generators of their own, so that
-a new fault does not change the jobs.
+of a longer one.  Jobs, faults and orders are drawn by separate generators, so that a
+new fault does not change the jobs.
 """
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
     from pathlib import Path
 
 PRODUCERS = 2
-#: Jobs a second of all producers together.
+#: Jobs per second, of all producers together.
 RATE = 80.0
 #: The most jobs one call of a producer adds.
 MAX_CALL = 12
@@ -29,29 +30,29 @@ ORDER_SECONDS = 0.28
 #: Jobs that one order in bulk is for.
 BULK = 20
 
-#: Storm and calm: in each of these periods the store is left alone after a while, and
-#: fewer workers are hurt, so that one can tell how long they take to recover.
+#: Storm and calm: in the calm part of each period the store has no faults and workers
+#: have fewer, so that recovery times can be measured.
 PERIOD_SECONDS = 10.0
 STORM_SECONDS = 5.5
 CALM_SHARE = 0.5
 
-#: The type whose jobs run in processes of their own.
+#: The type whose jobs run in separate processes.
 APART = "apart"
 TYPES = ("quick", "slow", "rough", "threaded", APART)
-#: More than any job has attempts or can lose workers: always.
+#: More than the attempts or stalls of any job: always.
 ALWAYS = 99
 
 
 class Chore(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A job to be: what it does, and how it is added."""
+    """The specification of a job: what it does, and how it is added."""
 
-    #: Names it before it has an id.
+    #: Identifies it before it has an id.
     key: str
     type: str
     #: See `chaos.app`.
     does: str
     seconds: float = 0.0
-    #: How often it misbehaves before it does well.
+    #: How often it misbehaves before it succeeds.
     times: int = 0
     attempts: int = 1
     priority: int = 0
@@ -60,31 +61,31 @@ class Chore(msgspec.Struct, frozen=True, omit_defaults=True):
     unique: str | None = None
     #: Delivered at most once.
     once: bool = False
-    #: Once acknowledged, it is to survive a fail-over.
+    #: Once acknowledged, it must survive a fail-over.
     durable: bool = False
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What a producer does at a moment: one call, or several at once."""
+    """What a producer does at one time: one call, or several at once."""
 
     at: float
-    #: "together" is one call a job, all at once; "bulk" is one call for all.
+    #: "together" is one call per job, all at once; "bulk" is one call for all.
     how: str
     chores: tuple[Chore, ...]
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Something that goes wrong at a moment, for a while."""
+    """A fault: its time, kind and duration."""
 
     at: float
     kind: str
     seconds: float
-    #: From 0 to 1: which of the workers there are then.
+    #: From 0 to 1: which of the workers that exist then.
     pick: float
 
 
 class Order(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an operator does at a moment."""
+    """What an operator does at one time."""
 
     at: float
     verb: str
@@ -118,6 +119,18 @@ class Plan(msgspec.Struct, frozen=True):
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
+T = TypeVar("T", Call, Fault, Order)
+
+
+async def in_time(steps: Sequence[T]) -> AsyncIterator[T]:
+    """Yield each of *steps* at its time, or as soon as those before it are done."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for step in steps:
+        await asyncio.sleep(began + step.at - loop.time())
+        yield step
+
+
 class _Kind(NamedTuple):
     """A kind of job: how common it is, and the ranges its numbers are drawn from."""
 
@@ -138,7 +151,7 @@ _KINDS = (
     _Kind(3, "quick", "release", (0.05, 0.6), times=(1, 2)),
     _Kind(3, "quick", "tell", (0.05, 0.2)),
     _Kind(8, "slow", "return", (0.1, 1.0)),
-    # Longer than a lease: only the beat keeps them.
+    # Longer than a lease: they depend on heartbeats.
     _Kind(3, "slow", "return", (2.0, 3.5)),
     _Kind(1, "slow", "return", (20.0, 20.0), timeout=0.5),
     _Kind(1, "slow", "ignore", (0.5, 2.0)),
@@ -156,12 +169,12 @@ _KINDS = (
     _Kind(0.3, APART, "return", (20.0, 20.0), timeout=0.5),
 )
 
-#: The engine that loses what it acknowledged, by these faults, in this first part of a
-#: run; what is added later is to be held to all the rules.
+#: The engine that loses acknowledged writes, by these faults, in this first part of a
+#: run; for jobs added later all rules hold.
 LOSSY = "lossy"
 LOSSES = frozenset({"empty", "failover"})
 LOSSY_SHARE = 0.6
-#: Of the jobs there, so many are to survive.
+#: The share of its jobs that must survive.
 DURABLE_SHARE = 0.3
 
 #: Kind of fault → how common it is, and the range of how long it lasts.
@@ -206,10 +219,7 @@ _STORE_FAULTS = {
         "empty": (6.0, (0.0, 0.0)),
         "failover": (24.0, (0.1, 1.5)),
     },
-    "sqlite": {
-        "lock": (30.0, (0.2, 4.0)),
-        "checkpoint": (25.0, (0.0, 0.0)),
-    },
+    "sqlite": {"lock": (30.0, (0.2, 4.0)), "checkpoint": (25.0, (0.0, 0.0))},
 }
 ENGINES = tuple(_STORE_FAULTS)
 
@@ -223,11 +233,11 @@ _ORDERS = {
     ("retry", "complete"): 3.0,
     ("retry_many", "failed"): 3.0,
     ("retry_many", "cancelled"): 2.0,
-    # Again, by someone who still sees the jobs as they were before.
+    # A second retry, with outdated data of the jobs.
     ("retry_late", "failed"): 5.0,
     ("promote", "delayed"): 5.0,
     ("promote_many", "delayed"): 2.0,
-    # Of what was shown as waiting, much has ended by the time the button is pressed.
+    # Many jobs that were waiting when read have ended by then.
     ("promote_many", "waiting"): 2.0,
     ("remove", "waiting"): 2.0,
     ("remove", "delayed"): 3.0,
@@ -239,7 +249,7 @@ _PAUSE_SECONDS = (0.3, 2.0)
 
 
 def draw(engine: str, seed: int, seconds: float) -> Plan:
-    """Return what will be done to *engine* for so many *seconds*."""
+    """Return the plan for *engine*, *seed* and length."""
     faults = _faults(Random(f"faults {engine} {seed}"), engine, seconds)
     durable = 0.0
     if engine == LOSSY:
@@ -263,7 +273,7 @@ def draw(engine: str, seed: int, seconds: float) -> Plan:
 
 
 def _moments(random: Random, every: float, seconds: float) -> Iterator[float]:
-    """Yield moments up to *seconds*, *every* so often on average."""
+    """Yield times up to *seconds*, *every* seconds on average."""
     at = random.uniform(0, every)
     while at < seconds:
         yield round(at, 3)

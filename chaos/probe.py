@@ -1,4 +1,4 @@
-"""Finds workers that live and do not work: the deaf ones."""
+"""Probe: finds workers that are alive and run no jobs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chaos.facts import Attempted, Came, Started
-from chaos.journal import Journal, Reader, now_ms
+from chaos.journal import Journal, now_ms, read_journals
 from chaos.plan import Chore
-from kue.draft import draft
+from kue.model.draft import draft
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from chaos.fleet import Fleet
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 TYPE = "probe"
-#: A worker has one slot for these, so that it leaves the others to the others.
+#: How long a probe runs.  A worker has one slot for them, so each worker gets one.
 SECONDS = 0.5
 ROUNDS = 12
 
 
 class Probe:
-    """Adds a job for each worker, again and again until each has run one."""
+    """Adds a job for each worker, repeatedly until each has run one."""
 
     def __init__(self, store: Store, fleet: Fleet, folder: Path) -> None:
         self._store = store
@@ -33,17 +33,17 @@ class Probe:
         self._folder = folder
         self._journal = Journal(folder / "attempted-probe.jsonl")
 
-    async def deaf(self) -> set[int]:
-        """Return the worker processes that live and took no job."""
-        deaf = self._deaf()
+    async def idle_workers(self) -> set[int]:
+        """Return the worker processes that are alive and ran no job."""
+        idle = self._idle_workers()
         for number in range(ROUNDS):
-            if not deaf:
+            if not idle:
                 break
             await self._add(number, len(self._fleet.pids))
             # As long as the jobs take, and a little more.
             await asyncio.sleep(SECONDS * 1.5)
-            deaf = self._deaf()
-        return deaf
+            idle = self._idle_workers()
+        return idle
 
     async def _add(self, number: int, count: int) -> None:
         keys = [f"probe-{number}-{index}" for index in range(count)]
@@ -54,9 +54,9 @@ class Probe:
         for key, one in zip(keys, added, strict=True):
             self._journal.write(Attempted(key, at, now_ms(), one.id))
 
-    def _deaf(self) -> set[int]:
-        came = {one.pid for one in Reader(Came).read(self._folder, "came-*.jsonl")}
-        runs = Reader(Started).read(self._folder, "started-*.jsonl")
-        heard = {run.pid for run in runs if run.type == TYPE}
-        # One that is only starting cannot hear yet.
-        return came.intersection(self._fleet.pids) - heard
+    def _idle_workers(self) -> set[int]:
+        came = {one.pid for one in read_journals(Came, self._folder, "came-*.jsonl")}
+        runs = read_journals(Started, self._folder, "started-*.jsonl")
+        ran = {run.pid for run in runs if run.type == TYPE}
+        # A worker that is still starting does not count.
+        return came.intersection(self._fleet.pids) - ran

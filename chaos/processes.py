@@ -1,4 +1,4 @@
-"""Processes of a run: started on a leash, and found again wherever they hide."""
+"""Processes of a run: started on a leash, and found by their session."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 HOME = Path(__file__).parents[1]
 LEASH = Path(__file__).with_name("leash.py")
 PROC = Path("/proc")
-#: Where /proc/PID/stat has what we look for, counted after the name in parentheses.
+#: Positions of fields in /proc/PID/stat, counted after the name in parentheses.
 _STATE, _PARENT, _SESSION = 0, 1, 3
 
 
 class Household:
-    """All processes of a run, with those that they start."""
+    """All processes of a run, including those that they start."""
 
     def __init__(self) -> None:
         self._sessions: set[int] = set()
@@ -29,7 +29,7 @@ class Household:
     def start(
         self, command: Sequence[str], environ: Mapping[str, str], log: Path
     ) -> subprocess.Popen[bytes]:
-        """Start *command* on a leash; what it says goes to the end of *log*."""
+        """Start *command* on a leash; its output is appended to *log*."""
         with log.open("ab") as output:
             process = subprocess.Popen(
                 leashed(command),
@@ -43,7 +43,7 @@ class Household:
         return process
 
     def survivors(self) -> list[int]:
-        """Return the processes that still run, whoever their parent is by now."""
+        """Return the processes that still run, even if they lost their parent."""
         return [
             pid for pid, stat in _running().items() if stat[_SESSION] in self._sessions
         ]
@@ -55,12 +55,12 @@ class Household:
 
 def leashed(command: Sequence[str]) -> list[str]:
     """Return *command* so that it dies with the process that starts it."""
-    # Without site packages it is there at once.
+    # Without site packages it starts quickly.
     return [sys.executable, "-I", "-S", str(LEASH), *command]
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process that may be gone by now."""
+    """Send a signal to a process, which may have ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
@@ -71,7 +71,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def descendants_of(pid: int) -> list[int]:
-    """Return what *pid* started, what that started, and so on."""
+    """Return the children of *pid*, their children, and so on."""
     children = children_of(pid)
     return children + [more for child in children for more in descendants_of(child)]
 
@@ -81,7 +81,7 @@ def is_running(pid: int) -> bool:
 
 
 def _running() -> dict[int, tuple[int, ...]]:
-    """Return what /proc says of each process that is more than a name."""
+    """Return the fields from /proc of each process that is not a zombie."""
     found: dict[int, tuple[int, ...]] = {}
     for path in PROC.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""``python -m chaos.producer FOLDER NUMBER``: adds jobs as the plan says."""
+"""``python -m chaos.producer FOLDER NUMBER``: adds jobs according to the plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import kue
 from chaos.facts import Attempted
 from chaos.journal import Journal, now_ms
-from chaos.plan import Plan
+from chaos.plan import Plan, in_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,20 +24,16 @@ BACKOFF_SECONDS = 0.2
 
 
 class Producer:
-    """Adds jobs through the queue, and writes down what it was told."""
+    """Adds jobs through the queue, and records the answers."""
 
     def __init__(self, queue: kue.Kue, journal: Journal) -> None:
         self._queue = queue
         self._journal = journal
 
     async def follow(self, calls: Sequence[Call]) -> None:
-        """Make each call at its moment, however long the ones before it take."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        """Make each call at its time, however long the ones before it take."""
         async with asyncio.TaskGroup() as group:
-            for call in calls:
-                # The plan says when.
-                await asyncio.sleep(began + call.at - loop.time())
+            async for call in in_time(calls):
                 for chores in split(call):
                     group.create_task(self._add(chores))
 
@@ -71,7 +67,7 @@ class Producer:
         self, chores: Sequence[Chore], at: int, warning: kue.DurabilityUnknown
     ) -> None:
         for chore, job_id in zip(chores, warning.job_ids, strict=True):
-            # It does not say whether a unique job was there already.
+            # It does not report whether a unique job existed already.
             is_new = chore.unique is None
             self._journal.write(
                 Attempted(chore.key, at, now_ms(), job_id, is_new, is_warned=True)
@@ -87,7 +83,7 @@ class Producer:
 
 
 def split(call: Call) -> list[Sequence[Chore]]:
-    """Return the jobs of *call*, as they are added with one another."""
+    """Return the jobs of *call*, grouped as they are added."""
     if call.how == "bulk":
         return [call.chores]
     return [[chore] for chore in call.chores]

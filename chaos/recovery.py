@@ -1,37 +1,37 @@
-"""How soon the jobs of dead workers began again, while the store was there."""
+"""Recovery times: how soon the jobs of dead workers ran again."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from chaos.facts import FOR_EVER
+from chaos.facts import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from chaos.history import History
-    from kue.job import Job, Run
+    from kue.model.job import Job, Run
 
-#: Clients come back this long after the store, and a run may wait for them.
-EASE_MS = 2_000
-#: Workers that must be there for a recovery to count.
-LEAST_STAFF = 2
+#: Clients reconnect within this time after the store is back.
+RECONNECT_MS = 2_000
+#: Workers that must be running for a recovery to count.
+MIN_WORKERS = 2
 
 
 def times(history: History) -> list[float]:
     """
     Return the seconds from the death of each run's process to the next run's start.
 
-    The pause that a job which lost several workers is given on purpose is not counted.
-    Left out are runs whose type was paused, whose store was away, or for which there
-    were too few workers in the meantime: what holds is said for when there are some.
+    The backoff of a job that lost several workers is not counted.  Left out are runs
+    whose type was paused, whose store was unavailable, or for which there were too few
+    workers in the meantime: the guarantee assumes running workers.
     """
     deaths = _deaths(history)
     found: list[float] = []
     for job in history.jobs:
         for lost, ended, delay, began in _lost_runs(job):
-            died = deaths.get((job.id, lost.fence), FOR_EVER)
+            died = deaths.get((job.id, lost.fence), FOREVER)
             if died <= ended and _is_fair(history, job.type, died, began):
                 found.append((began - died - delay) / 1000)
     return sorted(found)
@@ -59,28 +59,29 @@ def _lost_runs(job: Job) -> Iterator[tuple[Run, int, int, int]]:
 
 def _is_fair(history: History, type: str, since: int, until: int) -> bool:
     was_away = any(
-        away.since <= until and away.until + EASE_MS >= since for away in history.away
+        away.since <= until and away.until + RECONNECT_MS >= since
+        for away in history.away
     )
     was_paused = any(
         order.type == type and since <= order.ended and order.at <= until
         for order in history.given
     )
-    staff = _staff(history, since, until)
-    return not (was_away or was_paused) and len(staff) >= LEAST_STAFF
+    workers = _running_workers(history, since, until)
+    return not (was_away or was_paused) and len(workers) >= MIN_WORKERS
 
 
-def _staff(history: History, since: int, until: int) -> set[int]:
-    """Return the workers that were there all the time."""
+def _running_workers(history: History, since: int, until: int) -> set[int]:
+    """Return the workers that were running all the time."""
     came = {one.pid for one in history.came if one.at <= since}
     died = {one.pid for one in history.died if one.at <= until}
     idled = {
         one.pid
         for one in history.idled
-        if one.since <= until and one.until + EASE_MS >= since
+        if one.since <= until and one.until + RECONNECT_MS >= since
     }
     return came - died - idled
 
 
 def middle(values: list[float]) -> float | None:
-    """Return the median of sorted *values*; None of none."""
+    """Return the median of sorted *values*; None if there are none."""
     return values[len(values) // 2] if values else None

@@ -1,4 +1,4 @@
-"""A Redis with an append-only file, behind a proxy that does what networks do."""
+"""A Redis with an append-only file, behind a proxy that injects network faults."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from chaos.plan import Fault
 
 CONFIG = {"appendonly": "yes", "appendfsync": "everysec"}
-#: What becomes of calls while answers are dropped; the others pass.
+#: What happens to calls while answers are dropped; the others pass.
 CHANCES = {Fate.CUT_AFTER: 0.25, Fate.MUTE: 0.1, Fate.CUT_BEFORE: 0.1, Fate.HOLD: 0.05}
 
 
 class RedisStage(RedisServers):
-    """The server, the proxy before it, and what is done to either."""
+    """The server, the proxy in front of it, and their faults."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(folder)
@@ -60,12 +60,12 @@ class RedisStage(RedisServers):
         else:
             self._proxy.draw(self._random, CHANCES)
         try:
-            # The wait is the fault.
+            # The duration of the fault.
             await asyncio.sleep(fault.seconds)
         finally:
             self._proxy.heal()
-        # Connections that went mute say no more: to their owners the fault goes on.
+        # Muted connections stay mute: for their clients the fault would not end.
         self._proxy.cut()
-        # What was held on its way arrives late, after it has been said again.
+        # Calls that were held arrive late, after they have been repeated.
         for _ in range(self._proxy.struck.pop(Fate.HOLD, 0)):
             await self._proxy.release()

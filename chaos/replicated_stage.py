@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ReplicatedStage(RedisServers):
-    """The pair; subclasses say how clients find the master."""
+    """The pair; subclasses define how clients find the master."""
 
     @property
     def masters(self) -> list[RedisServer]:
@@ -34,7 +34,7 @@ class ReplicatedStage(RedisServers):
         )
 
     def swap(self) -> None:
-        """Take the replica for the master, which was killed."""
+        """Make the replica the master, which was killed."""
         pair = self._pair
         pair.master, pair.replica = pair.replica, pair.master
 

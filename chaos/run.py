@@ -1,10 +1,12 @@
-"""One run: set up, hurt, heal, drain, and look what came of it."""
+"""One run: set up, inject faults, heal, drain, and check."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -14,50 +16,50 @@ from chaos.clients import Clients
 from chaos.cluster_stage import ClusterStage
 from chaos.figures import Figures, breaches, figures
 from chaos.fleet import WORKERS, Fleet
-from chaos.injector import Injector
 from chaos.listener import Listener
 from chaos.lossy_stage import LossyStage
-from chaos.plan import TYPES
+from chaos.plan import TYPES, in_time
 from chaos.probe import Probe
 from chaos.processes import Household
 from chaos.redis_stage import RedisStage
 from chaos.sentinel_stage import SentinelStage
 from chaos.sink import Sink
 from chaos.sqlite_stage import SqliteStage
-from kue import Kind, settings
+from kue import Kind
+from kue.model import settings
 from kue.store import store_for
-from kue.store.values import MAX_BATCH
+from kue.store.values import MAX_BATCH, PageRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Coroutine, Sequence
     from pathlib import Path
 
     from chaos.breach import Breach
     from chaos.history import History
-    from chaos.plan import Plan
+    from chaos.plan import Fault, Plan
     from chaos.stage import Stage
     from chaos.view import View
     from kue import Job
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 LEASE = "1.5s"
-#: Workers are there this soon, on a busy machine.
+#: Workers start within this time, on a busy machine.
 START_SECONDS = 60.0
-#: What is left must have ended this long after everything healed.  Runs of a worker
-#: that a Redis has forgotten are found within a minute.
+#: All jobs must have ended this long after the last fault.  Runs of a worker that a
+#: Redis has forgotten are found within a minute.
 DRAIN_SECONDS = 120.0
 TICK_SECONDS = 0.1
 
 
 class Outcome(NamedTuple):
-    """What came of a run."""
+    """The outcome of a run."""
 
     figures: Figures
     breaches: list[Breach]
 
 
 async def run(plan: Plan, folder: Path, view: View) -> Outcome:
-    """Do what *plan* says; all files are kept in *folder*."""
+    """Carry out *plan*; all files are kept in *folder*."""
     plan.write(folder / "plan.json")
     Sink(folder).create()
     household = Household()
@@ -66,6 +68,37 @@ async def run(plan: Plan, folder: Path, view: View) -> Outcome:
             return await Run(plan, household, folder, view, stage, store).outcome()
     finally:
         household.end()
+
+
+class Injector:
+    """Injects faults into the workers and the store."""
+
+    def __init__(self, fleet: Fleet, stage: Stage) -> None:
+        self._fleet = fleet
+        self._stage = stage
+        #: How many of each kind have struck.
+        self.struck: Counter[str] = Counter()
+
+    async def follow(self, faults: Sequence[Fault]) -> None:
+        """Inject *faults*; return when the last is over."""
+        async with asyncio.TaskGroup() as group:
+            async for fault in in_time(faults):
+                group.create_task(self._strike(fault))
+
+    async def _strike(self, fault: Fault) -> None:
+        self.struck[fault.kind] += 1
+        match fault.kind:
+            case "kill":
+                self._fleet.kill(fault.pick)
+            case "stop":
+                pause = partial(self._stage.pause, fault.seconds)
+                await self._fleet.freeze(fault.pick, pause)
+            case "terminate":
+                self._fleet.terminate(fault.pick)
+            case "orphan":
+                self._fleet.orphan(fault.pick)
+            case _:
+                await self._stage.strike(fault)
 
 
 class Run:
@@ -96,7 +129,7 @@ class Run:
     async def outcome(self) -> Outcome:
         async with self._listener.listening(self._store):
             try:
-                await self._live()
+                await self._execute()
             finally:
                 self._fleet.kill_all()
             await self._listener.until_quiet()
@@ -104,28 +137,28 @@ class Run:
         drawn = figures(self._plan, history, self._injector.struck, drain=self._drained)
         return Outcome(drawn, breaches(history))
 
-    async def _live(self) -> None:
+    async def _execute(self) -> None:
         self._fleet.start()
-        async with _beside(self._fleet.watch()):
-            await self._until_staffed()
-            async with _beside(self._show()):
-                await self._hurt()
+        async with _in_background(self._fleet.watch()):
+            await self._until_started()
+            async with _in_background(self._show()):
+                await self._inject_faults()
             await self._heal()
             self._drained = await self._drain()
-            deaf = await Probe(self._store, self._fleet, self._folder).deaf()
+            idle = await Probe(self._store, self._fleet, self._folder).idle_workers()
             await self._drain()
-        self._mishaps += [f"worker {pid} lives and takes no job" for pid in deaf]
+        self._mishaps += [f"worker {pid} is alive and runs no jobs" for pid in idle]
         self._view.begin(f"{self._name}: stop", None)
         self._mishaps += await self._fleet.stop()
 
-    async def _until_staffed(self) -> None:
-        """Wait until every worker has made itself known."""
+    async def _until_started(self) -> None:
+        """Wait until every worker has registered."""
         self._view.begin(f"{self._name}: start", None)
         async with asyncio.timeout(START_SECONDS):
             while len(await self._store.workers()) < WORKERS:  # noqa: ASYNC110
                 await asyncio.sleep(TICK_SECONDS)
 
-    async def _hurt(self) -> None:
+    async def _inject_faults(self) -> None:
         clients = Clients(self._household, self._folder, self._environ)
         try:
             await self._injector.follow(self._plan.faults)
@@ -159,7 +192,7 @@ class Run:
             if not state.is_final
         )
 
-    # -- what came of it -------------------------------------------------------
+    # -- the history -----------------------------------------------------------
 
     async def _history(self) -> History:
         self._view.begin(f"{self._name}: check", None)
@@ -172,18 +205,20 @@ class Run:
             events=tuple(self._listener.events),
             jobs=tuple(await self._jobs()),
             findings=tuple(f"{one.code}: {one.message}" for one in report.findings),
-            mishaps=(*self._mishaps, *(f"process {pid} lives on" for pid in left)),
+            mishaps=(*self._mishaps, *(f"process {pid} still runs" for pid in left)),
         )
 
     async def _jobs(self) -> list[Job]:
-        page = await self._store.page(limit=MAX_BATCH)
+        page = await self._store.page(PageRequest(limit=MAX_BATCH))
         jobs = page.jobs
         while page.cursor is not None:
-            page = await self._store.page(limit=MAX_BATCH, cursor=page.cursor)
+            page = await self._store.page(
+                PageRequest(limit=MAX_BATCH, cursor=page.cursor)
+            )
             jobs += page.jobs
         return jobs
 
-    # -- the line that shows it ------------------------------------------------
+    # -- the progress line -----------------------------------------------------
 
     @property
     def _name(self) -> str:
@@ -194,14 +229,14 @@ class Run:
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
-            self._view.show(loop.time() - began, self._news())
+            self._view.show(loop.time() - began, self._status())
             await asyncio.sleep(TICK_SECONDS)
 
-    def _news(self) -> str:
-        heard = self._listener.heard
+    def _status(self) -> str:
+        counts = self._listener.counts
         return (
-            f"{self._injector.struck.total()} faults, {heard[Kind.ENQUEUE]:,} jobs "
-            f"in line, {heard[Kind.START]:,} runs, {heard[Kind.COMPLETE]:,} complete"
+            f"{self._injector.struck.total()} faults, {counts[Kind.ENQUEUE]:,} jobs "
+            f"queued, {counts[Kind.START]:,} runs, {counts[Kind.COMPLETE]:,} complete"
         )
 
 
@@ -220,7 +255,7 @@ def _stage(plan: Plan, household: Household, folder: Path) -> Stage:
 
 
 def _environ(url: str, folder: Path) -> dict[str, str]:
-    """Return what processes are told; nothing of the user's own Kue gets in."""
+    """Return the environment of processes, without the user's own Kue settings."""
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -230,7 +265,7 @@ def _environ(url: str, folder: Path) -> dict[str, str]:
         **inherited,
         "KUE_URL": url,
         "KUE_LEASE": LEASE,
-        # Nothing is pruned: the checker is to see every job.
+        # Nothing is pruned, so that every job is checked.
         "KUE_KEEP_COMPLETE": "10000000",
         "CHAOS_FOLDER": str(folder),
         "CHAOS_HARNESS": str(os.getpid()),
@@ -239,9 +274,9 @@ def _environ(url: str, folder: Path) -> dict[str, str]:
 
 @asynccontextmanager
 async def _opened(stage: Stage) -> AsyncIterator[Store]:
-    # A busy machine keeps us waiting; what we see is to be the end of it.
-    known = settings.load(environ={}, url=stage.direct, budget="60s")
-    store = store_for(known)
+    # With a long budget, since a busy machine is slow.
+    config = settings.load(environ={}, url=stage.direct, budget="60s")
+    store = store_for(config)
     try:
         await store.open()
         yield store
@@ -250,8 +285,8 @@ async def _opened(stage: Stage) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Do *work* beside the body, and end it after that."""
+async def _in_background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Run *work* in the background of the body, and cancel it afterwards."""
     task = asyncio.create_task(work)
     try:
         yield

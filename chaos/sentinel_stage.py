@@ -1,8 +1,8 @@
 """
-A master and its replica, which three Sentinels watch over.
+A master and its replica, monitored by three Sentinels.
 
-A fail-over loses nothing here: writes are held back until the replica has all that was
-acknowledged.  For one that does lose writes see `chaos.lossy_stage`.
+A fail-over loses nothing here: writes are paused until the replica has everything that
+was acknowledged.  For one that does lose writes see `chaos.lossy_stage`.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from tests.support.servers import wait_until
 
 from chaos.processes import leashed
 from chaos.replicated_stage import ReplicatedStage
-from chaos.servers import tell
+from chaos.servers import execute
 
 if TYPE_CHECKING:
     from chaos.plan import Fault
 
-#: A master that is only stopped for a moment stays the master: with two of them, what
-#: the first one acknowledges would be lost.
+#: A master that is stopped only for a moment stays the master: with two masters, writes
+#: that the first one acknowledges would be lost.
 DOWN_AFTER_MS = 10_000
 #: Longer than a fail-over takes.
 HOLD_MS = 60_000
 
 
 class SentinelStage(ReplicatedStage):
-    """The servers, the Sentinels, and what is done to either."""
+    """The servers, the Sentinels, and their faults."""
 
     async def start(self) -> None:
         await super().start()
@@ -52,15 +52,15 @@ class SentinelStage(ReplicatedStage):
     async def _kill_sentinel(self, seconds: float) -> None:
         port = await asyncio.to_thread(self._sentinels.stop_one)
         try:
-            # The wait is the fault.
+            # The duration of the fault.
             await asyncio.sleep(seconds)
         finally:
             self._sentinels.start_one(port)
 
     async def _fail_over(self, seconds: float) -> None:
-        """Kill the master once its replica has everything; bring it back as that."""
+        """Kill the master once its replica has everything; restart it as a replica."""
         master, replica = self._pair.master, self._pair.replica
-        await tell(master, "CLIENT", "PAUSE", HOLD_MS, "WRITE")
+        await execute(master, "CLIENT", "PAUSE", HOLD_MS, "WRITE")
         await self.until_in_step()
         await asyncio.to_thread(self._sentinels.until_acquainted)
         master.kill()

@@ -1,4 +1,4 @@
-"""Redis servers of a run, and what is done to any of them."""
+"""Redis servers of a run, and the faults that they share."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class LeashedRedis(RedisServer):
-    """A Redis that dies with us."""
+    """A Redis that dies with this process."""
 
     def _command(self) -> list[str]:
         return leashed(super()._command())
 
 
 class RedisServers(Stage):
-    """Servers of a kind, and the faults that all kinds share."""
+    """Servers of one kind, and the faults that all kinds share."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -45,11 +45,11 @@ class RedisServers(Stage):
 
     @abstractmethod
     async def start(self) -> None:
-        """Start everything, and say at which URLs it is found."""
+        """Start everything, and set the URLs."""
 
     @abstractmethod
     async def strike_own(self, fault: Fault) -> None:
-        """Do what only servers of this kind can suffer."""
+        """Inject a fault that only servers of this kind have."""
 
     async def __aenter__(self) -> RedisServers:
         self._folder.mkdir()
@@ -73,16 +73,16 @@ class RedisServers(Stage):
         async with self._one_by_one:
             match fault.kind:
                 case "flush":
-                    await self._tell_all("SCRIPT", "FLUSH")
+                    await self._execute_on_all("SCRIPT", "FLUSH")
                 case "client_kill":
-                    await self._tell_all("CLIENT", "KILL", "TYPE", "normal")
-                    await self._tell_all("CLIENT", "KILL", "TYPE", "pubsub")
+                    await self._execute_on_all("CLIENT", "KILL", "TYPE", "normal")
+                    await self._execute_on_all("CLIENT", "KILL", "TYPE", "pubsub")
                 case "client_pause":
                     with self.absence():
-                        await self._tell_all(
+                        await self._execute_on_all(
                             "CLIENT", "PAUSE", int(fault.seconds * 1000)
                         )
-                        # The wait is the fault, here and below.
+                        # The duration of the fault.
                         await asyncio.sleep(fault.seconds)
                 case "redis_stop":
                     with self.absence():
@@ -94,16 +94,16 @@ class RedisServers(Stage):
         """Return the master that *fault* is for."""
         return self.masters[int(fault.pick * len(self.masters))]
 
-    async def _tell_all(self, *command: str | int) -> None:
+    async def _execute_on_all(self, *command: str | int) -> None:
         for server in self.masters:
-            await tell(server, *command)
+            await execute(server, *command)
 
 
 async def kill(server: RedisServer, seconds: float) -> None:
     """Kill a server that keeps its data on disk; start it again after a while."""
-    # With everysec Redis holds writes back while the disk is busy, answers them all
+    # With everysec Redis delays writes while the disk is busy, acknowledges them all
     # the same, and loses them with its process.  That is not a fault of Kue.
-    await tell(server, "CONFIG", "SET", "appendfsync", "always")
+    await execute(server, "CONFIG", "SET", "appendfsync", "always")
     server.kill()
     try:
         await asyncio.sleep(seconds)
@@ -112,7 +112,7 @@ async def kill(server: RedisServer, seconds: float) -> None:
 
 
 async def freeze(server: RedisServer, seconds: float) -> None:
-    """Stop a server for a while; it does not notice but by the clock."""
+    """Stop a server for a while; it can notice only by the clock."""
     pid = server.pid
     send(pid, signal.SIGSTOP)
     try:
@@ -121,8 +121,8 @@ async def freeze(server: RedisServer, seconds: float) -> None:
         send(pid, signal.SIGCONT)
 
 
-async def tell(server: RedisServer, *command: str | int) -> None:
-    """Send a command, whatever becomes of it: it may be paused, or cut us off."""
+async def execute(server: RedisServer, *command: str | int) -> None:
+    """Send a command and ignore errors: it may be paused, or kill our connection."""
 
     def send_it() -> None:
         client: Any = server.client()

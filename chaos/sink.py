@@ -1,7 +1,7 @@
 """
-Where jobs have their effects: a database outside of Kue, which is fenced.
+The sink for the effects of jobs: a database outside of Kue that checks fencing tokens.
 
-It takes an effect once a fence, and refuses one that comes from an older run than the
+It accepts an effect once per fencing token, and rejects effects of runs older than the
 newest that had its effect.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "effects.db"
-#: A process that was stopped in the middle of a write makes others wait.
+#: A process that is stopped in the middle of a write makes others wait.
 PATIENCE_SECONDS = 30.0
 
 _SCHEMA = """
@@ -33,19 +33,19 @@ WHERE NOT EXISTS (SELECT 1 FROM effect WHERE key = :key AND fence > :fence)
 
 
 class Effect(NamedTuple):
-    """What a run did to the world, as far as the world took it."""
+    """An effect of a run that was accepted."""
 
     job: int
     fence: int
     attempt: int
     pid: int
     at: int
-    #: Names the job, whose id may be given again after a loss.
+    #: Identifies the job, whose id may be assigned again after a loss.
     key: str = ""
 
 
 class Sink:
-    """The database, as one process holds it."""
+    """The database, in one process."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
@@ -56,7 +56,7 @@ class Sink:
             database.executescript(_SCHEMA)
 
     def take(self, effect: Effect) -> None:
-        """Write *effect* down, unless a newer run was here before."""
+        """Store *effect*, unless a newer run has had its effect."""
         with closing(self._connect()) as database, database:
             taken = database.execute(_TAKE, effect._asdict()).rowcount
             if not taken:
@@ -76,6 +76,6 @@ class Sink:
 
     def _connect(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._path, timeout=PATIENCE_SECONDS)
-        # It outlives every process of a run, and is not to outlive the machine.
+        # It must survive every process of a run, but not the machine.
         database.execute("PRAGMA synchronous = OFF")
         return database

@@ -1,4 +1,4 @@
-"""A SQLite file that others lock and check-point."""
+"""A SQLite file that other processes lock and checkpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOCKED_SECONDS = 0.1
 
 
 class SqliteStage(Stage):
-    """The file, and what is done to it."""
+    """The file, and its faults."""
 
     def __init__(self, household: Household, folder: Path) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class SqliteStage(Stage):
             await asyncio.to_thread(self._check_point)
 
     async def pause(self, seconds: float) -> None:
-        """One that is stopped in the middle of a write keeps others from writing."""
+        """Record the store as unavailable if the stopped process holds the lock."""
         is_halted = await asyncio.to_thread(self._is_locked)
         with self.absence() if is_halted else contextlib.nullcontext():
             await super().pause(seconds)
@@ -73,7 +73,7 @@ class SqliteStage(Stage):
 
     def _check_point(self) -> None:
         database = sqlite3.connect(self._path, timeout=PATIENCE_SECONDS)
-        # Busy is an answer: readers keep it from truncating.
+        # Busy is not an error: readers keep it from truncating.
         busy = contextlib.suppress(sqlite3.OperationalError)
         with contextlib.closing(database), busy:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,4 +1,4 @@
-"""The store that is put to the test, and what can be done to it."""
+"""The store under test, and its faults."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class Stage(ABC):
-    """A store of one run, from ``async with`` on."""
+    """The store of one run, from ``async with`` on."""
 
-    #: What workers, producers and operators are given.
+    #: For workers, producers and operators.
     url: str
-    #: The same store past every fault that is not its own.
+    #: The same store without the faults of the network.
     direct: str
 
     def __init__(self) -> None:
-        #: When it could not be used, or not reliably.
+        #: When it was unavailable, or unreliable.
         self.away: list[Away] = []
         self.losses: list[Loss] = []
 
@@ -38,7 +38,7 @@ class Stage(ABC):
 
     @abstractmethod
     async def strike(self, fault: Fault) -> None:
-        """Do what *fault* says, for as long as it says."""
+        """Inject *fault*, for its duration."""
 
     @abstractmethod
     async def heal(self) -> None:
@@ -46,12 +46,12 @@ class Stage(ABC):
 
     async def pause(self, seconds: float) -> None:
         """Return after *seconds*, during which a process of the run is stopped."""
-        # The wait is the fault.
+        # The duration of the fault.
         await asyncio.sleep(seconds)
 
     @contextmanager
     def absence(self) -> Iterator[None]:
-        """Remember that the store is away meanwhile."""
+        """Record that the store is unavailable during the body."""
         since = now_ms()
         try:
             yield

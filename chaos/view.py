@@ -1,4 +1,4 @@
-"""The line that shows how far a run is."""
+"""The progress line of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from chaos.breach import Breach
 
@@ -18,7 +17,7 @@ SHOWN = 20
 
 
 class View:
-    """Shows progress and complaints on stderr, from ``with`` on."""
+    """Shows progress and breaches on stderr, from ``with`` on."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -26,32 +25,27 @@ class View:
             TextColumn("{task.description}"),
             BarColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[news]}"),
+            TextColumn("{task.fields[status]}"),
             console=self._console,
             transient=True,
         )
-        self._task = self._progress.add_task("", total=None, news="")
+        self._task = self._progress.add_task("", total=None, status="")
 
     def __enter__(self) -> View:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._progress.stop()
 
     def begin(self, what: str, seconds: float | None) -> None:
-        """Say what is done next, and how long that takes if one knows."""
-        self._progress.reset(self._task, description=what, total=seconds, news="")
+        """Show what is done next, and how long that takes if known."""
+        self._progress.reset(self._task, description=what, total=seconds, status="")
 
-    def show(self, done: float, news: str) -> None:
-        self._progress.update(self._task, completed=done, news=news)
+    def show(self, done: float, status: str) -> None:
+        self._progress.update(self._task, completed=done, status=status)
 
-    def complain(self, breaches: Sequence[Breach], folder: str) -> None:
+    def show_breaches(self, breaches: Sequence[Breach], folder: str) -> None:
         for breach in breaches[:SHOWN]:
             self._console.print(str(breach), markup=False, highlight=False)
         if len(breaches) > SHOWN:

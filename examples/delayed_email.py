@@ -1,5 +1,5 @@
 """
-Send two emails, but not now.
+Send two delayed emails.
 
     python examples/delayed_email.py [redis://localhost]
 
@@ -12,7 +12,7 @@ import time
 
 from kue import ActiveJob, Kue
 from kue.runtime import Runtime
-from kue.service import KueWorker
+from kue.vertx import KueWorker
 
 
 class Mailer(KueWorker):
@@ -21,7 +21,7 @@ class Mailer(KueWorker):
 
     def send(self, job: ActiveJob) -> None:
         time.sleep(0.1)
-        print(f"{job.data['title']!r} is sent to {job.data['to']}")
+        print(f"sent {job.data['title']!r} to {job.data['to']}")
 
 
 async def main(url: str = "sqlite:///kue.db") -> None:
@@ -34,7 +34,7 @@ async def main(url: str = "sqlite:///kue.db") -> None:
             await q.create_job("email", reminder).delay("1s").priority("high").save(),
             await q.create_job("email", welcome).delay("0.4s").priority("high").save(),
         ]
-        print(f"{len(jobs)} emails wait for their time")
+        print(f"{len(jobs)} emails are delayed")
         for job in jobs:
             await job.result()
 

@@ -1,9 +1,9 @@
 """
-Learn something, and say how it goes.
+Follow a job's progress on the event bus, as in Vert.x Kue's example.
 
     python examples/learning.py [redis://localhost]
 
-A verticle puts the queue on the event bus, another runs its jobs, and we listen.
+A verticle publishes the queue's events on the bus, and another runs its jobs.
 Without an address the queue is a file, ``kue.db``, and the bus is in this process.
 """
 
@@ -15,9 +15,9 @@ from typing import Any
 
 from kue import ActiveJob, Kue
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from kue.runtime import Runtime
-from kue.service import KueVerticle, KueWorker, on, on_job
+from kue.vertx import KueVerticle, KueWorker, on, on_job
 
 
 class Learner(KueWorker):
@@ -26,7 +26,7 @@ class Learner(KueWorker):
 
     def learn(self, job: ActiveJob) -> dict[str, str]:
         job.progress(10, 100)
-        time.sleep(0.3)  # it takes its time, in a thread of its own
+        time.sleep(0.3)  # blocks a thread of the worker, not the event loop
         return {"feeling": "amazing and wonderful!"}
 
 
@@ -43,7 +43,7 @@ async def main(url: str = "sqlite:///kue.db") -> None:
             print(f"Feeling: {job['result']['feeling']}")
             learnt.set()
 
-        def sigh(told: dict[str, Any]) -> None:
+        def sigh(event: dict[str, Any]) -> None:
             print("eee...so difficult...")
             learnt.set()
 
@@ -60,7 +60,7 @@ async def main(url: str = "sqlite:///kue.db") -> None:
 
 
 if __name__ == "__main__":
-    # KueVerticle says that it is running.
+    # KueVerticle logs that it is running.
     logging.basicConfig(format="%(message)s", stream=sys.stdout)
-    logging.getLogger("kue.service").setLevel(logging.INFO)
+    logging.getLogger("kue.vertx").setLevel(logging.INFO)
     asyncio.run(main(*sys.argv[1:]))

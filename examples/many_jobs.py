@@ -12,9 +12,9 @@ from typing import Any
 
 from kue import ActiveJob, Kue
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from kue.runtime import Runtime, Verticle
-from kue.service import KueVerticle, KueWorker, on
+from kue.vertx import KueVerticle, KueWorker, on
 
 JOBS = 50
 
@@ -56,7 +56,7 @@ async def main(url: str = "sqlite:///kue.db") -> None:
         for count in range(1, JOBS + 1):
             await processed.get()
             if count % 10 == 0:
-                print(f"{count} frames are processed")
+                print(f"processed {count} frames")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """
-Convert videos, three at a time, and say how far each is.
+Convert videos, three at a time, and report their progress.
 
     python examples/video.py [redis://localhost]
 
-Progress is heard on the event bus, by whoever wants to, in any process of the cluster.
+Progress is published on the event bus, to subscribers in any process of the cluster.
 Without an address the queue is a file, ``kue.db``, and the bus is in this process.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 
 from kue import ActiveJob, Kue
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from kue.runtime import Runtime
-from kue.service import KueVerticle, KueWorker, on
+from kue.vertx import KueVerticle, KueWorker, on
 
 FRAMES = 200
 
@@ -31,8 +31,8 @@ class Converter(KueWorker):
                 await job.progress(frame, FRAMES)
 
 
-def show(told: dict[str, Any]) -> None:
-    print(f"{told['job']['data']['title']}: {told['extra']['progress']} %")
+def show(event: dict[str, Any]) -> None:
+    print(f"{event['job']['data']['title']}: {event['extra']['progress']} %")
 
 
 async def main(url: str = "sqlite:///kue.db") -> None:

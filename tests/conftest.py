@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from kue.store.redis import connecting, link
+from kue import Kue
+from kue.store.contract import Store
+from kue.store.redis.wire import client, connecting
+from kue.worker import heartbeat
+from tests.support.command_line import CommandLine
 from tests.support.engines import ENGINES, SHARDS, Engine, engine_at
 from tests.support.exploring import EXPLORES
+from tests.support.flaky import Wire
 from tests.support.servers import (
     PATIENCE_SECONDS,
     RedisCluster,
@@ -21,21 +27,27 @@ from tests.support.servers import (
     free_port,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from kue.store.base import Store
-
-
+TESTS = Path(__file__).parent
 #: Folders, and files, whose tests leave connections alone.
-PATIENT = frozenset({"http", "store", "unit", "test_garbage_keys.py"})
+PATIENT = frozenset(
+    {
+        *("aio", "cli", "client", "http", "model", "project", "store", "supervisor"),
+        *("worker", "test_garbage_keys.py"),
+    }
+)
+#: A worker that gets no core for seconds keeps its jobs, and a test can outwait it …
+LEASE = "5s"
+#: … and yet heartbeats come every third of a second.
+HEARTBEATS_PER_LEASE = 15
+#: A façade speaks to a store in one way; shards and clusters are the contract's matter.
+PLACES = ("sqlite", "memory", "redis")
 MARKERS = (
     "damages: breaks the store on purpose; it is not checked afterwards",
     "long: takes long even alone, and is started before the others",
     "processes: starts processes, servers of its own or a browser (see processes.txt)",
 )
 #: Files and folders whose tests are marked as `processes`.
-STARTING = (Path(__file__).parent / "processes.txt").read_text().split()
+STARTING = (TESTS / "processes.txt").read_text().split()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        path = item.path.relative_to(Path(__file__).parent).as_posix()
+        path = item.path.relative_to(TESTS).as_posix()
         if path.startswith(tuple(STARTING)):
             item.add_marker("processes")
     # Behind all others, a long one would keep one core busy and the rest waiting.
@@ -93,8 +105,9 @@ def _patient_calls(
     A call that is repeated may answer otherwise: a job that the first one removed is
     gone by the second.  Tests of faults need the product's own patience.
     """
-    if PATIENT & {request.path.parent.name, request.path.name}:
-        monkeypatch.setattr(link, "COMMAND_TIMEOUT_SECONDS", PATIENCE_SECONDS)
+    folder = request.path.relative_to(TESTS).parts[0]
+    if PATIENT & {folder, request.path.name}:
+        monkeypatch.setattr(client, "COMMAND_TIMEOUT_SECONDS", PATIENCE_SECONDS)
         monkeypatch.setattr(connecting, "CONNECT_TIMEOUT_SECONDS", PATIENCE_SECONDS)
 
 
@@ -160,3 +173,83 @@ async def other_store(engine: Engine, store: Store) -> AsyncIterator[Store]:
     other = engine.new_store()
     yield other
     await other.close()
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    name: str = request.param
+    if name == "sqlite":
+        yield engine_at(name, f"sqlite:///{tmp_path / 'kue.db'}")
+    elif name == "memory":
+        yield engine_at(name, "memory://")
+    else:
+        server: RedisServer = request.getfixturevalue("redis_server")
+        yield engine_at(name, server.url)
+        server.empty()
+
+
+@pytest.fixture
+def _quick_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "HEARTBEATS_PER_LEASE", HEARTBEATS_PER_LEASE)
+
+
+@pytest.fixture
+async def wire(place: Engine) -> AsyncIterator[Wire]:
+    """A store whose calls can be counted and cut; it must be sound in the end."""
+    store = place.new_store()
+    wire = Wire(store)
+    try:
+        yield wire
+        report = await store.check()
+        assert report.findings == ()
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+def kue_store(wire: Wire) -> Store:
+    """The store beneath `q`, for what only a store can do."""
+    return wire.store
+
+
+@pytest.fixture
+async def q(wire: Wire, place: Engine, _quick_heartbeats: None) -> AsyncIterator[Kue]:
+    """A queue of its own for each test."""
+    async with new_queue(wire, place) as q:
+        yield q
+
+
+@pytest.fixture
+def plain_q(place: Engine, _quick_heartbeats: None) -> Iterator[Kue]:
+    """A queue for tests that do not await; its store must be sound in the end."""
+    q = Kue(place.settings.url, prefix=place.settings.prefix, lease=LEASE)
+    yield q
+    asyncio.run(_close(q))
+
+
+async def _close(q: Kue) -> None:
+    async with q:
+        report = await q._connection.store.check()
+        assert report.findings == ()
+
+
+def new_queue(wire: Wire, place: Engine) -> Kue:
+    return Kue(
+        place.settings.url, prefix=place.settings.prefix, store=wire.store, lease=LEASE
+    )
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def kue(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> CommandLine:
+    """The command line on a store of its own."""
+    if request.param == "sqlite":
+        engine = engine_at("sqlite", f"sqlite:///{tmp_path / 'kue.db'}")
+    else:
+        server: RedisServer = request.getfixturevalue("redis_server")
+        engine = engine_at("redis", server.url)
+    return CommandLine(engine, capsys, monkeypatch)

@@ -1,7 +1,7 @@
 """
-Kue beside other job queues on Redis, in one run on one machine.
+Comparison of Kue with other job queues on Redis, in one run on one machine.
 
-``python -m benchmarks.peers run`` measures; docs/benchmarks.md says how, and has the
-table.  What runs inside the environment of a peer is in `adapters`, and imports nothing
-that a peer's environment does not have.
+``python -m benchmarks.peers run`` measures; docs/benchmarks.md explains how, and has
+the results.  Code that runs in the environment of a peer is in `adapters`, and imports
+only what that environment has.
 """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.peers``: set peers up, measure them, write what was found."""
+"""``python -m benchmarks.peers``: install peers, measure them, write the results."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import click
 
 from benchmarks.peers import report
 from benchmarks.peers.catalogue import OURS, PEERS
-from benchmarks.peers.cores import here, pin, seats
+from benchmarks.peers.cores import here, pin, plan_cores
 from benchmarks.peers.environments import NotInstalled, install
 from benchmarks.peers.measure import Scale
 from benchmarks.peers.processes import forget_logs
-from benchmarks.peers.progress import told
+from benchmarks.peers.progress import show_progress
 from benchmarks.peers.results import Results
 from benchmarks.peers.rounds import Rounds
 from benchmarks.peers.server import started
@@ -32,7 +32,7 @@ QUICK = Scale(
 
 @click.group()
 def main() -> None:
-    """Measure Kue beside other job queues on Redis."""
+    """Compare Kue with other job queues on Redis."""
 
 
 def _names(context: click.Context, option: click.Parameter, text: str) -> list[str]:
@@ -45,14 +45,14 @@ def _names(context: click.Context, option: click.Parameter, text: str) -> list[s
 
 
 ONLY = click.option(
-    "--only", default="", callback=_names, help="Who, with commas: kue,bullmq."
+    "--only", default="", callback=_names, help="Only these queues: kue,bullmq."
 )
 
 
 @main.command()
 @ONLY
 def setup(only: list[str]) -> None:
-    """Make the environments of the peers under build/peers."""
+    """Create the environments of the peers under build/peers."""
     results = Results(only)
     _set_up(_peers(only), results)
     for name, reasons in results.missing.items():
@@ -80,11 +80,11 @@ def run(
     only: list[str], rounds: int | None, quick: bool, write_docs: bool, path: Path
 ) -> None:
     """
-    Measure by turns, in rounds; set up what is not there yet.
+    Measure all queues in turn, in rounds; install what is missing.
 
-    Needs redis-server in PATH; it is started on a free port, and ended.
+    Needs redis-server in PATH, and starts it on a free port.
     """
-    # Adapters have sessions of their own: nobody else would end them.
+    # Exit normally, so that adapters are ended: they have their own sessions.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     peers = _peers(only)
     results = Results([peer.name for peer in peers])
@@ -101,14 +101,14 @@ def run(
 def _measure(
     contenders: list[Contender], results: Results, scale: Scale, path: Path
 ) -> dict[str, Any]:
-    """Measure all rounds; return under which conditions."""
+    """Measure all rounds; return the conditions."""
     cores, known = here(), dict[str, Any]()
-    where = seats(cores)
-    with started(where.server) as server:
-        # Whoever looks on sits with the server, not with those who are measured.
-        pin(0, where.server)
-        for _ in Rounds(contenders, results, server, where, scale).each():
-            # After each: a long run that is interrupted has not been for nothing.
+    plan = plan_cores(cores)
+    with started(plan.server) as server:
+        # This process shares the server's core, not those of the contenders.
+        pin(0, plan.server)
+        for _ in Rounds(contenders, results, server, plan, scale).each():
+            # After each round, so that an interrupted run keeps its results.
             known = report.conditions(results, scale, redis=server.version, cores=cores)
             report.write_json(results, known, path)
     return known
@@ -124,11 +124,11 @@ def _peers(only: list[str]) -> list[Contender]:
 
 
 def _set_up(peers: list[Contender], results: Results) -> list[Contender]:
-    """Install *peers*; return those that could be."""
+    """Install *peers*; return those that were installed."""
     ready = []
-    with told(len(peers)) as tell:
+    with show_progress(len(peers)) as next_step:
         for peer in peers:
-            tell(f"setting up {peer.name}")
+            next_step(f"setting up {peer.name}")
             try:
                 install(peer)
                 ready.append(peer)

@@ -1,7 +1,7 @@
 """
 ``python -m benchmarks.peers.bare PORT JOBS``: the bare scripts on the same server.
 
-Prints what they can do, in jobs a second, as a line of JSON: the floor under Kue.
+Prints jobs per second as a line of JSON: the baseline for Kue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def measure(port: int, jobs: int, cores: Cores) -> dict[str, float]:
-    """Measure the bare scripts in a process of their own; jobs a second by figure."""
+    """Measure the bare scripts in a separate process; return jobs per second."""
     command = [sys.executable, "-m", "benchmarks.peers.bare", str(port), str(jobs)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     pin(process.pid, cores)

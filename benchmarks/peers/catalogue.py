@@ -1,4 +1,4 @@
-"""Who is measured, at how many jobs at once, and by how many jobs."""
+"""The catalogue of queues: their concurrency, number of jobs, and notes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PINS = Path(__file__).parent / "pins"
 
 
 class Language(StrEnum):
-    """What a queue is written for; says how its adapter is started."""
+    """The language of a queue, which decides how its adapter is started."""
 
     PYTHON = "Python"
     NODE = "Node"
@@ -24,18 +24,18 @@ class Contender:
     name: str
     #: Jobs added in bulk, added together, and drained.
     jobs: int
-    #: Jobs at once in a worker that runs no-op jobs: with more or fewer it is slower.
+    #: The concurrency of a worker that runs no-op jobs: more or fewer is slower.
     slots: int
-    #: Jobs at once in a worker that runs jobs of 5 ms.
+    #: The concurrency of a worker that runs jobs of 5 ms.
     nap_slots: int = 100
     language: Language = Language.PYTHON
     #: Module or file of `adapters`, without ``through_``.
     adapter: str = ""
-    #: What the adapter is told, if it has several ways.
+    #: Selects a variant of the adapter, if it has several.
     variant: str = ""
-    #: Whose packages it runs with; its pins have the same name.
+    #: The environment it runs in; its pins have the same name.
     environment: str = ""
-    #: What a reader of the table must know.
+    #: A note for readers of the table.
     note: str = ""
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Who runs on which core: a benchmark that the scheduler shuffles measures it, too."""
+"""CPU pinning: which process runs on which core, so as not to measure the scheduler."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ Cores = frozenset[int]
 
 
 @dataclass(frozen=True)
-class Seats:
-    """The cores of the server, of whoever adds jobs, and of workers."""
+class CorePlan:
+    """The cores of the server, the producer and the workers."""
 
     server: Cores
     producer: Cores
     worker: Cores
     #: Shared by two workers.
     workers: Cores
-    #: Of whoever adds jobs while a worker runs them.
+    #: For the producer that adds jobs while a worker runs them.
     pinger: Cores
 
 
-def seats(cores: list[int]) -> Seats:
+def plan_cores(cores: list[int]) -> CorePlan:
     """
-    Share *cores* out.
+    Assign *cores*.
 
-    One core is the server's.  A lone worker or producer has the next.  Two workers have
-    one each as long as there are enough; with two cores in all they share both, and
-    with them the server's, which is as it is on such a machine.
+    The server has one core.  A single worker or producer has the next.  Two workers
+    have one each if there are enough; with two cores in all they share both, including
+    the server's, as they would on such a machine.
     """
     first = frozenset(cores[:1])
     second = frozenset(cores[1:2]) or first
     third = frozenset(cores[2:3])
-    return Seats(
+    return CorePlan(
         server=first,
         producer=second,
         worker=second,
@@ -49,6 +49,6 @@ def here() -> list[int]:
 
 
 def pin(pid: int, cores: Cores) -> None:
-    """Keep a process on *cores*, where the system has a way; 0 is this one."""
+    """Pin a process to *cores*, where the system supports it; 0 is this process."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(pid, cores)

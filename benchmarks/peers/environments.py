@@ -1,4 +1,4 @@
-"""Where peers live: an environment each under ``build/peers``, made from its pins."""
+"""Environments of the peers, under ``build/peers``, installed from their pins."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ HOME = ROOT / "build" / "peers"
 #: Longer than any installation seen.
 PATIENCE_SECONDS = 600
 
-#: The package that gives a peer its version, where it is not its environment's name.
+#: The package whose version counts, where it is not named like the environment.
 PACKAGES = {"bullmq-python": "bullmq", "kue-node": "kue", "taskiq": "taskiq-redis"}
-#: Where a version is noted that no pin decides.
+#: The file for a version that is not pinned.
 VERSION = "version"
 
-#: What a language needs that no pin can bring: command, Debian package, advice.
+#: What a language needs that cannot be pinned: command, Debian package, advice.
 NEEDS = {
     Language.NODE: (
         ("node", "nodejs", "Node.js 20 or newer"),
@@ -40,7 +40,7 @@ NEEDS = {
 
 
 class NotInstalled(Exception):
-    """A peer cannot be measured here; says what is missing and what to do."""
+    """A peer cannot be measured here; the message names what is missing."""
 
 
 def home_of(peer: Contender) -> Path:
@@ -49,10 +49,10 @@ def home_of(peer: Contender) -> Path:
 
 def install(peer: Contender) -> None:
     """
-    Make the environment of *peer*, unless it is there with the same pins.
+    Create the environment of *peer*, unless it exists with the same pins.
 
     Raises:
-        NotInstalled: A program is missing, or an installer gave up.
+        NotInstalled: A program is missing, or an installer failed.
     """
     if peer.is_ours or _is_installed(peer):
         return
@@ -66,7 +66,7 @@ def install(peer: Contender) -> None:
 
 
 def version_of(peer: Contender) -> str:
-    """Return the version of *peer* that is measured: what is installed, or pinned."""
+    """Return the version of *peer* that is measured: the installed or pinned one."""
     if peer.is_ours:
         return version("kue")
     installed = home_of(peer) / VERSION
@@ -96,7 +96,7 @@ def _install_node(peer: Contender, home: Path) -> None:
 
 
 def _install_ruby(peer: Contender, home: Path) -> None:
-    """Debian has installed the version it has; note which that is."""
+    """Record the version that Debian has installed."""
     found = _run(["ruby", "-rsidekiq", "-e", "print Sidekiq::VERSION"], peer)
     (home / VERSION).write_text(found)
 
@@ -125,7 +125,7 @@ def _apt_install(package: str) -> None:
         ["update", "-qq"],
         ["install", "-y", "-qq", "--no-install-recommends", package],
     ):
-        # Whether it helped is seen by the command being there.
+        # The caller checks whether the command exists now.
         subprocess.run(
             ["apt-get", *arguments],
             env=environ,
@@ -137,7 +137,7 @@ def _apt_install(package: str) -> None:
 
 
 def _run(command: list[str], peer: Contender) -> str:
-    """Return what *command* printed; what it complained of is kept in a file."""
+    """Return the output of *command*; if it fails, its errors are kept in a file."""
     try:
         done = subprocess.run(
             command,
@@ -147,7 +147,7 @@ def _run(command: list[str], peer: Contender) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as exc:
-        raise NotInstalled(f"{Path(command[0]).name} did not come to an end") from exc
+        raise NotInstalled(f"{Path(command[0]).name} did not finish in time") from exc
     if done.returncode == 0:
         return done.stdout
     log = HOME / f"{peer.environment}.log"
@@ -157,9 +157,9 @@ def _run(command: list[str], peer: Contender) -> str:
 
 
 def _complaint(errors: str) -> str:
-    """Return the line that tells most, without addresses: others are elsewhere."""
+    """Return the most relevant line, without URLs, which differ between machines."""
     lines = [line for line in errors.splitlines() if "error" in line.lower()]
-    return re.sub(r"\w+://\S+", "…", lines[0] if lines else "it did not say why")
+    return re.sub(r"\w+://\S+", "…", lines[0] if lines else "it gave no reason")
 
 
 def _is_installed(peer: Contender) -> bool:
@@ -172,6 +172,6 @@ def _stamp(peer: Contender) -> Path:
 
 
 def _fingerprint(peer: Contender) -> str:
-    """Tell one set of pins, and one interpreter, from another."""
-    made_of = peer.pins.read_bytes() + sys.version.encode()
-    return hashlib.sha256(made_of).hexdigest()
+    """Return a hash of the pins and the interpreter."""
+    content = peer.pins.read_bytes() + sys.version.encode()
+    return hashlib.sha256(content).hexdigest()

@@ -1,4 +1,4 @@
-"""What a worker of Kue costs while there is nothing to do."""
+"""The cost of an idle worker of Kue."""
 
 from __future__ import annotations
 
@@ -10,41 +10,44 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchmarks.peers.catalogue import KUE
-from benchmarks.peers.processes import Place, produce, workers
+from benchmarks.peers.processes import Workspace, produce, workers
 
 if TYPE_CHECKING:
-    from benchmarks.peers.cores import Seats
+    from benchmarks.peers.cores import CorePlan
     from benchmarks.peers.server import Server
 
-#: How long it is left alone after its last job, and then watched, in seconds.
+#: How long it settles after its last job, and is then observed, in seconds.
 SETTLING_SECONDS = 3.0
 WATCHED_SECONDS = 10.0
-#: Pings that show that it is up; each must have arrived.
+#: Pings that show that it is running; all must arrive.
 PINGS = 3
 
 
 @dataclass(frozen=True)
 class Idle:
-    """A worker without work."""
+    """The cost of a worker without work."""
 
     #: Of one core.
     cpu_percent: float
-    #: What it sends to Redis in a second.
+    #: Calls to Redis per second.
     calls: float
-    #: Commands that Redis runs for it in a second, those inside scripts too.
+    #: Commands that Redis runs for it per second, including those inside scripts.
     commands: float
 
 
-def measure(server: Server, seats: Seats) -> Idle:
-    """Watch a worker that has run a few jobs and waits for more."""
+def measure(server: Server, plan: CorePlan) -> Idle:
+    """Observe a worker that has run a few jobs and waits for more."""
     server.empty()
     with (
         TemporaryDirectory() as folder,
         workers(
-            KUE, place := Place(server.port, Path(folder), 1), seats.worker, "ping"
+            KUE,
+            workspace := Workspace(server.port, Path(folder), 1),
+            plan.worker,
+            "ping",
         ) as running,
     ):
-        produce(KUE, place, seats.pinger, "ping", PINGS, 10)
+        produce(KUE, workspace, plan.pinger, "ping", PINGS, 10)
         return _watch(server, running.pids[0])
 
 
@@ -54,7 +57,7 @@ def _watch(server: Server, pid: int) -> Idle:
     before, began = _cpu_seconds(pid), time.monotonic()
     time.sleep(WATCHED_SECONDS)
     took, seconds = _cpu_seconds(pid) - before, time.monotonic() - began
-    # The question itself is one.
+    # Without our own call.
     calls, commands = server.reads() - 1, server.commands()
     return Idle(took / seconds * 100, calls / seconds, commands / seconds)
 

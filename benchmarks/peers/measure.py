@@ -1,4 +1,4 @@
-"""One contender in one round: every figure, and a check that each job ran."""
+"""Measurement of one contender in one round, with a check that each job ran."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, ClassVar
 
 from benchmarks.delivery import Undelivered
-from benchmarks.peers.processes import Failed, Place, produce, workers
+from benchmarks.peers.processes import Failed, Workspace, produce, workers
 from benchmarks.peers.tallies import Drain, Tallies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from benchmarks.peers.catalogue import Contender
-    from benchmarks.peers.cores import Seats
+    from benchmarks.peers.cores import CorePlan
     from benchmarks.peers.server import Server
 
-#: Where tallies are kept: files that never reach a disk, if there is such a place.
+#: Where tallies are kept: files that never reach a disk, if the system has that.
 SHARED_MEMORY = Path("/dev/shm")
-#: Jobs added before any that are measured, so that scripts are loaded and structures
-#: are there: they are no part of what a job costs.
+#: Jobs added before the measurement, so that scripts are loaded and structures exist:
+#: these are not part of the cost of a job.
 PRIMERS = 100
 
 
@@ -46,7 +46,7 @@ class Scale:
 
 @dataclass
 class Outcome:
-    """What one contender did in one round."""
+    """The results of one contender in one round."""
 
     figures: dict[str, float] = field(default_factory=dict)
     #: Why a figure is missing, by its name.
@@ -61,7 +61,7 @@ class Outcome:
 
 
 class Part(StrEnum):
-    """What a contender does in a round, one after the other."""
+    """The parts of a round."""
 
     DRAIN = "bulk, one by one, drain"
     DRAIN_2P = "together, two workers"
@@ -78,19 +78,19 @@ FIGURES_OF = {
 
 
 class Measurement:
-    """Measures one contender by one part of a round; what fails is noted."""
+    """Measures one contender in parts of a round; failures are recorded."""
 
     def __init__(
-        self, contender: Contender, server: Server, seats: Seats, scale: Scale
+        self, contender: Contender, server: Server, plan: CorePlan, scale: Scale
     ) -> None:
         self._contender = contender.scaled(scale.share)
         self._server = server
-        self._seats = seats
+        self._cores = plan
         self._scale = scale
         self.outcome = Outcome()
 
     def run(self, part: Part) -> None:
-        """Do one part; whatever it cannot measure gets the reason why."""
+        """Do one part; record the reason for figures that could not be measured."""
         try:
             self._PARTS[part](self)
         except (Failed, Undelivered) as exc:
@@ -100,45 +100,45 @@ class Measurement:
     def _bulk_and_drain(self) -> None:
         bulk = self._contender.jobs
         single = min(bulk, self._scale.one_by_one)
-        with self._place(PRIMERS + bulk + single) as place:
-            self._produce(place, "bulk", "noop", 0, PRIMERS)
+        with self._workspace(PRIMERS + bulk + single) as workspace:
+            self._produce(workspace, "bulk", "noop", 0, PRIMERS)
             before = self._server.memory()
-            self._add("add_bulk", place, "bulk", PRIMERS, bulk)
-            self._note("bytes", (self._server.memory() - before) / bulk)
-            self._add("add_one", place, "one", PRIMERS + bulk, single)
+            self._add("add_bulk", workspace, "bulk", PRIMERS, bulk)
+            self._record("bytes", (self._server.memory() - before) / bulk)
+            self._add("add_one", workspace, "one", PRIMERS + bulk, single)
             self._server.reset_commands()
-            drain = self._drain(place, "noop")
-            self._note("drain", drain.rate)
-            self._note("commands", self._server.commands() / drain.jobs)
+            drain = self._drain(workspace, "noop")
+            self._record("drain", drain.rate)
+            self._record("commands", self._server.commands() / drain.jobs)
 
     def _together_and_drain(self) -> None:
         jobs = self._contender.jobs
-        with self._place(jobs) as place:
-            self._add("add_gather", place, "together", 0, jobs)
-            self._note("drain_2p", self._drain(place, "noop", count=2).rate)
+        with self._workspace(jobs) as workspace:
+            self._add("add_gather", workspace, "together", 0, jobs)
+            self._record("drain_2p", self._drain(workspace, "noop", count=2).rate)
 
     def _naps(self) -> None:
         jobs = min(self._contender.jobs, self._scale.naps)
-        with self._place(jobs) as place:
-            self._produce(place, "bulk", "nap", 0, jobs)
-            self._note("io", self._drain(place, "nap").rate)
+        with self._workspace(jobs) as workspace:
+            self._produce(workspace, "bulk", "nap", 0, jobs)
+            self._record("io", self._drain(workspace, "nap").rate)
 
     def _latency(self) -> None:
-        contender, seats, scale = self._contender, self._seats, self._scale
+        contender, plan, scale = self._contender, self._cores, self._scale
         with (
-            self._place(1) as place,
-            workers(contender, place, seats.worker, "ping") as running,
+            self._workspace(1) as workspace,
+            workers(contender, workspace, plan.worker, "ping") as running,
         ):
             arguments = ("ping", scale.pings, scale.ping_seconds)
             try:
-                produce(contender, place, seats.pinger, *arguments)
+                produce(contender, workspace, plan.pinger, *arguments)
             except Failed:
-                # A worker that ended explains it better.
+                # If a worker has ended, report that instead.
                 running.check()
                 raise
-            waits = Tallies(place.folder, 1).waits_ms()
-        self._note("p50_ms", median(waits))
-        self._note("p99_ms", quantiles(waits, n=100, method="inclusive")[-1])
+            waits = Tallies(workspace.folder, 1).waits_ms()
+        self._record("p50_ms", median(waits))
+        self._record("p99_ms", quantiles(waits, n=100, method="inclusive")[-1])
 
     _PARTS: ClassVar[dict[Part, Callable[[Measurement], None]]] = {
         Part.DRAIN: _bulk_and_drain,
@@ -148,28 +148,28 @@ class Measurement:
     }
 
     def _add(
-        self, figure: str, place: Place, verb: str, first: int, count: int
+        self, figure: str, workspace: Workspace, verb: str, first: int, count: int
     ) -> None:
-        seconds = self._produce(place, verb, "noop", first, count)
-        self._note(figure, count / seconds)
+        seconds = self._produce(workspace, verb, "noop", first, count)
+        self._record(figure, count / seconds)
 
-    def _produce(self, place: Place, *arguments: object) -> float:
-        return produce(self._contender, place, self._seats.producer, *arguments)
+    def _produce(self, workspace: Workspace, *arguments: object) -> float:
+        return produce(self._contender, workspace, self._cores.producer, *arguments)
 
-    def _drain(self, place: Place, task: str, *, count: int = 1) -> Drain:
-        cores = self._seats.worker if count == 1 else self._seats.workers
-        tallies = Tallies(place.folder, place.jobs)
-        with workers(self._contender, place, cores, task, count=count) as running:
+    def _drain(self, workspace: Workspace, task: str, *, count: int = 1) -> Drain:
+        cores = self._cores.worker if count == 1 else self._cores.workers
+        tallies = Tallies(workspace.folder, workspace.jobs)
+        with workers(self._contender, workspace, cores, task, count=count) as running:
             drain = tallies.drained(running.check, workers=count)
         self.outcome.delivered(drain)
         return drain
 
-    def _note(self, figure: str, value: float) -> None:
+    def _record(self, figure: str, value: float) -> None:
         self.outcome.figures[figure] = value
 
     @contextmanager
-    def _place(self, jobs: int) -> Iterator[Place]:
+    def _workspace(self, jobs: int) -> Iterator[Workspace]:
         self._server.empty()
         parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
         with TemporaryDirectory(dir=parent) as folder:
-            yield Place(self._server.port, Path(folder), jobs)
+            yield Workspace(self._server.port, Path(folder), jobs)

@@ -1,4 +1,4 @@
-"""Adapters as processes: each in a session of its own, on its cores, with a log."""
+"""Adapters as processes: each in its own session, on its cores, with a log."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from benchmarks.peers.cores import Cores
 
 ADAPTERS = Path(__file__).parent / "adapters"
-#: Longer than any producer takes; one that hangs must not hold up the others.
+#: Longer than any producer takes; one that hangs must not block the others.
 PATIENCE_SECONDS = 120.0
 
 
 class Failed(Exception):
-    """An adapter did not do what it was told; the message says what it said last."""
+    """An adapter failed; the message has the last line of its log."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a contender is measured: a server, and a folder for what it tallies."""
+class Workspace:
+    """Where a contender is measured: a server, and a folder for its tallies."""
 
     port: int
     folder: Path
@@ -41,16 +41,16 @@ class Place:
 
 
 def forget_logs(contenders: Iterable[Contender]) -> None:
-    """Remove what adapters said in earlier runs: it would explain nothing now."""
+    """Remove the logs of earlier runs, which would be misleading."""
     for contender in contenders:
         _log(contender).unlink(missing_ok=True)
 
 
 def produce(
-    contender: Contender, place: Place, cores: Cores, *arguments: object
+    contender: Contender, workspace: Workspace, cores: Cores, *arguments: object
 ) -> float:
     """Run a verb of the adapter that adds jobs; return the seconds it took."""
-    process = _start(contender, place, cores, arguments, stdout=subprocess.PIPE)
+    process = _start(contender, workspace, cores, arguments, stdout=subprocess.PIPE)
     try:
         output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -58,24 +58,29 @@ def produce(
     finally:
         _end(process)
     try:
-        # A queue may print lines of its own before.
+        # A queue may have printed other lines before.
         return float(json.loads(output.splitlines()[-1])["seconds"])
     except (IndexError, ValueError):
-        words = _last_words(contender)
-        raise Failed(f"{arguments[0]} failed: {words}") from None
+        line = _last_line(contender)
+        raise Failed(f"{arguments[0]} failed: {line}") from None
 
 
 @contextmanager
 def workers(
-    contender: Contender, place: Place, cores: Cores, task: str, *, count: int = 1
+    contender: Contender,
+    workspace: Workspace,
+    cores: Cores,
+    task: str,
+    *,
+    count: int = 1,
 ) -> Iterator[Workers]:
-    """Run *count* workers beside the body, and kill them after it."""
+    """Run *count* workers during the body, and kill them after it."""
     slots = contender.nap_slots if task == "nap" else contender.slots
     arguments = ("work", task, slots)
     started: list[subprocess.Popen[bytes]] = []
     try:
         for _ in range(count):
-            started.append(_start(contender, place, cores, arguments))
+            started.append(_start(contender, workspace, cores, arguments))
         yield Workers(contender, started)
     finally:
         for process in started:
@@ -99,13 +104,13 @@ class Workers:
         """Raise `Failed` if one of them has ended."""
         for process in self._processes:
             if process.poll() is not None:
-                words = _last_words(self._contender)
-                raise Failed(f"a worker ended ({process.returncode}): {words}")
+                line = _last_line(self._contender)
+                raise Failed(f"a worker ended ({process.returncode}): {line}")
 
 
 def _start(
     contender: Contender,
-    place: Place,
+    workspace: Workspace,
     cores: Cores,
     arguments: tuple[object, ...],
     *,
@@ -115,19 +120,19 @@ def _start(
         process = subprocess.Popen(
             [*_command(contender), *map(str, arguments)],
             cwd=ROOT,
-            env=_environ(contender, place),
+            env=_environ(contender, workspace),
             stdin=subprocess.DEVNULL,
             stdout=log if stdout is None else stdout,
             stderr=log,
             start_new_session=True,
         )
-    # Before it has begun anything: what it starts itself inherits this.
+    # Before it starts processes, which inherit this.
     pin(process.pid, cores)
     return process
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and whatever it started; its session is its own."""
+    """Kill the process and all that it started, which share its session."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -146,8 +151,8 @@ def _command(contender: Contender) -> list[str]:
     return [python, "-m", "benchmarks.peers.adapters", contender.adapter]
 
 
-def _environ(contender: Contender, place: Place) -> dict[str, str]:
-    """Return what an adapter knows; nothing of ours may steer it by accident."""
+def _environ(contender: Contender, workspace: Workspace) -> dict[str, str]:
+    """Return an adapter's environment, without variables that could affect it."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -155,9 +160,9 @@ def _environ(contender: Contender, place: Place) -> dict[str, str]:
     }
     return {
         **kept,
-        "BENCH_PORT": str(place.port),
-        "BENCH_FOLDER": str(place.folder),
-        "BENCH_JOBS": str(place.jobs),
+        "BENCH_PORT": str(workspace.port),
+        "BENCH_FOLDER": str(workspace.folder),
+        "BENCH_JOBS": str(workspace.jobs),
         "BENCH_VARIANT": contender.variant,
         "NODE_PATH": str(home_of(contender) / "node_modules"),
         "PYTHONPATH": str(ROOT),
@@ -170,7 +175,7 @@ def _log(contender: Contender) -> Path:
     return HOME / f"{contender.name}.log"
 
 
-def _last_words(contender: Contender) -> str:
-    words = _log(contender).read_text(errors="replace").strip().splitlines()
+def _last_line(contender: Contender) -> str:
+    lines = _log(contender).read_text(errors="replace").strip().splitlines()
     where = _log(contender).relative_to(ROOT)
-    return f"{words[-1][:200] if words else 'it said nothing'} (see {where})"
+    return f"{lines[-1][:200] if lines else 'its log is empty'} (see {where})"

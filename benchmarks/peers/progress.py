@@ -1,4 +1,4 @@
-"""What is being done: a bar on a terminal, lines elsewhere."""
+"""Progress: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def told(steps: int) -> Iterator[Callable[[str], None]]:
-    """Show progress of the body; yields what is to be called before each step."""
+def show_progress(steps: int) -> Iterator[Callable[[str], None]]:
+    """Show progress of the body; yields a function to call before each step."""
     console, done = Console(stderr=True), count()
     if not console.is_terminal:
         yield lambda what: console.print(f"{next(done) + 1}/{steps} {what}")
         return
-    # Nothing is drawn while something is measured: the bar has no thread of its own.
+    # auto_refresh is off, so that no thread draws during a measurement.
     with Progress(console=console, auto_refresh=False) as progress:
         task = progress.add_task("", total=steps)
 
-        def tell(what: str) -> None:
+        def next_step(what: str) -> None:
             progress.update(task, description=what, completed=next(done), refresh=True)
 
-        yield tell
+        yield next_step
         progress.update(task, completed=steps, refresh=True)

@@ -1,4 +1,4 @@
-"""The tables a person reads, the file a program reads, and the page in docs/."""
+"""Reports: tables on the terminal, a JSON file, and the page in docs/."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
-#: Columns where nobody can say how wide the paper is.
+#: The width of the tables where there is no terminal.
 WIDTH = 190
-RATIOS_READ_SO = """\
+RATIOS_EXPLAINED = """\
 Kue ÷ peer, round by round; the middle half of the rounds in brackets.
 For `p50_ms`, `p99_ms`, `bytes` and `commands`, less than 1 is better."""
 
@@ -38,7 +38,7 @@ For `p50_ms`, `p99_ms`, `bytes` and `commands`, less than 1 is better."""
 def conditions(
     results: Results, scale: Scale, *, redis: str, cores: Sequence[int]
 ) -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return the conditions of the measurement."""
     everyone = (KUE, *_peers(results))
     return {
         "date": time.strftime("%Y-%m-%d"),
@@ -68,7 +68,7 @@ def print_tables(results: Results) -> None:
 
 
 def write_json(results: Results, conditions: Mapping[str, Any], path: Path) -> None:
-    """Write what was found to *path*, and every value of every round beside it."""
+    """Write the results to *path*, and the values of all rounds to a file beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for to, content in (
         (path, results.document(conditions)),
@@ -88,10 +88,10 @@ def write_page(text: str, page: Path = PAGE) -> None:
 
 
 def markdown(results: Results, conditions: Mapping[str, Any]) -> str:
-    """Return the tables and their conditions as the page has them."""
+    """Return the tables and their conditions for the page."""
     parts = [
         _markdown_table(_medians(results, " ")),
-        RATIOS_READ_SO,
+        RATIOS_EXPLAINED,
         _markdown_table(_ratios(results, " ")),
         _markdown_table(_targets(results)),
         *_missing_lines(results),
@@ -223,7 +223,7 @@ def _sentences(results: Results, conditions: Mapping[str, Any]) -> str:
 def idle_sentence(results: Results) -> str:
     found = results.idle_medians()
     if not found:
-        return "Nobody looked at an idle worker."
+        return "No idle worker was measured."
     return (
         f"A worker of Kue that has nothing to do takes {found['cpu_percent']:.2g} % of "
         f"a core and calls Redis {found['calls']:.2g} times a second, which makes "

@@ -1,4 +1,4 @@
-"""What all rounds together say: medians, spreads, and Kue beside each peer."""
+"""Results of all rounds: medians, spreads, and ratios of Kue to each peer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Round = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Spread:
-    """A median, and what the middle half of the values lies between."""
+    """A median, and the quartiles around it."""
 
     median: float
     low: float
@@ -45,23 +45,23 @@ class Results:
     missing: dict[str, dict[str, str]] = field(default_factory=dict)
     #: Jobs that ran, and runs of jobs that had run before, by contender.
     delivered: dict[str, dict[str, int]] = field(default_factory=dict)
-    #: What Kue's worker costs without work, by round.
+    #: The cost of Kue's idle worker, by round.
     idle: list[Idle] = field(default_factory=list)
 
     def begin_round(self) -> None:
         self.rounds.append({})
 
     def add(self, name: str, outcome: Outcome) -> None:
-        """Take in what *name* did in the round that goes on."""
+        """Add the outcome of *name* in the current round."""
         self.rounds[-1].setdefault(name, {}).update(outcome.figures)
         if outcome.missing:
             self.missing.setdefault(name, {}).update(outcome.missing)
-        told = self.delivered.setdefault(name, {"jobs": 0, "repeated": 0})
-        told["jobs"] += outcome.jobs
-        told["repeated"] += outcome.repeated
+        counts = self.delivered.setdefault(name, {"jobs": 0, "repeated": 0})
+        counts["jobs"] += outcome.jobs
+        counts["repeated"] += outcome.repeated
 
     def refuse(self, name: str, reason: str) -> None:
-        """Note that *name* is not measured at all."""
+        """Record that *name* is not measured at all."""
         self.missing[name] = dict.fromkeys(NAMES, reason)
 
     def why_missing(self) -> dict[str, dict[str, str]]:
@@ -79,13 +79,13 @@ class Results:
         }
 
     def spread(self, name: str, figure: str) -> Spread | None:
-        """Return what *name* reached, or None if it never did."""
+        """Return the values of *name*, or None if there are none."""
         return _spread(
             [one[name][figure] for one in self.rounds if figure in one.get(name, {})]
         )
 
     def ratio(self, other: str, figure: str) -> Spread | None:
-        """Return Kue ÷ *other*, round by round: what disturbs one disturbs both."""
+        """Return Kue ÷ *other*, per round: disturbances then affect both."""
         return _spread(
             [
                 one[OURS][figure] / one[other][figure]
@@ -95,7 +95,7 @@ class Results:
         )
 
     def within(self, name: str, above: str, below: str) -> Spread | None:
-        """Return one figure of *name* ÷ another, round by round."""
+        """Return one figure of *name* ÷ another, per round."""
         return _spread(
             [
                 figures[above] / figures[below]
@@ -120,13 +120,13 @@ class Results:
         }
 
     def best(self, figure: str, among: Sequence[str]) -> str | None:
-        """Return who of *among* has the best median, or None if nobody has any."""
+        """Return which of *among* has the best median, or None if none has one."""
         found = {name: one for name in among if (one := self.spread(name, figure))}
         pick = min if figure in COSTS else max
         return pick(found, key=lambda name: found[name].median, default=None)
 
     def document(self, conditions: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all of it as the JSON file has it."""
+        """Return the content of the JSON file."""
         bare = {figure: self.spread(BARE, figure) for figure in NAMES}
         others = [*self.names, *([BARE] if self.has(BARE) else [])]
         return {
@@ -144,7 +144,7 @@ class Results:
         }
 
     def idle_medians(self) -> dict[str, float]:
-        """Return what Kue's worker costs without work, {} if nobody looked."""
+        """Return the cost of Kue's idle worker, {} if it was not measured."""
         return {
             one.name: _round(median(getattr(idle, one.name) for idle in self.idle))
             for one in fields(Idle)
@@ -152,7 +152,7 @@ class Results:
         }
 
     def has(self, name: str) -> bool:
-        """Tell whether *name* was measured."""
+        """Return whether *name* was measured."""
         return any(name in one for one in self.rounds)
 
 
@@ -174,5 +174,5 @@ def _shown(spread: Spread) -> dict[str, float]:
 
 
 def _round(value: float) -> float:
-    """Keep four digits that may mean something."""
+    """Return *value* with four significant digits."""
     return float(f"{value:.4g}")

@@ -1,4 +1,4 @@
-"""The one Redis that all contenders share, and what it tells of itself."""
+"""The Redis server that all contenders share, and its statistics."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from benchmarks.peers.cores import Cores
 
-#: Asked by whoever measures, or once by a client that connects.
+#: Commands of the benchmark itself, or of a client that connects.
 NOT_OF_JOBS = frozenset(
     {"info", "config|resetstat", "hello", "client|setinfo", "client|setname", "select"}
 )
 
 
 class Server:
-    """A redis-server without persistence, on a free port, on cores of its own."""
+    """A redis-server without persistence, on a free port, pinned to cores."""
 
     def __init__(self, folder: Path, cores: Cores) -> None:
-        # Peers that await open a connection for each add under way.
+        # Async peers open a connection for each add in flight.
         self._server = RedisServer(folder, config={"maxclients": "4000"})
         pin(self._server.pid, cores)
         self._client = self._server.client()
@@ -42,7 +42,7 @@ class Server:
 
     def empty(self) -> None:
         self._client.flushall()
-        # Scripts are part of what a queue needs, not of what it keeps.
+        # FLUSHALL keeps scripts.
         self._client.script_flush()
 
     def memory(self) -> int:
@@ -52,7 +52,7 @@ class Server:
         self._client.config_resetstat()
 
     def commands(self) -> int:
-        """Return how many commands ran since they were reset, those in scripts too."""
+        """Return how many commands ran since the reset, including those in scripts."""
         stats = self._info("commandstats")
         names = {name.removeprefix("cmdstat_"): name for name in stats}
         return sum(
@@ -60,7 +60,7 @@ class Server:
         )
 
     def reads(self) -> int:
-        """Return how often something arrived from a client since the reset."""
+        """Return how many reads from clients were processed since the reset."""
         return int(self._info("stats")["total_reads_processed"])
 
     def _info(self, section: str) -> dict[str, Any]:

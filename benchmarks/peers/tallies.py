@@ -1,4 +1,4 @@
-"""Reading what workers tallied: how far they are, how fast, and whether all ran."""
+"""Evaluation of the workers' tallies: progress, rate, and whether all jobs ran."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-#: Between two looks, in seconds.
+#: Seconds between two reads.
 LOOK_SECONDS = 0.01
-#: A drain in which nothing happens for so long has ended, in seconds.
+#: A drain without progress for this many seconds has stalled.
 STALLED_SECONDS = 25.0
-#: After the last run: late repeats are to be seen, too.
+#: Seconds to wait after the last run, to detect late repeats.
 SETTLE_SECONDS = 0.2
-#: Pings that are not counted, or half of them if they are few: the first of them find
-#: a worker that is still starting.
+#: Pings that are not counted, or half of them if they are few: the worker is still
+#: starting when the first are sent.
 WARM_UP = 10
 FEWEST_PINGS = 4
 
 
 class Span(NamedTuple):
-    """What one worker process did: runs, and ns of its first begin and last end."""
+    """The runs of one worker process, and ns of the first start and the last end."""
 
     runs: int
     first: int
@@ -35,30 +35,30 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Drain:
-    """A drain that ended."""
+    """A finished drain."""
 
     jobs: int
     #: Runs of jobs that had run before.
     repeated: int
-    #: Jobs a second while all workers were at work.
+    #: Jobs per second while all workers were at work.
     rate: float
 
 
 class Tallies:
-    """The files that the workers of one run keep."""
+    """The tally files of the workers of one run."""
 
     def __init__(self, folder: Path, jobs: int) -> None:
         self._folder = folder
         self._jobs = jobs
-        #: How many runs there were at what time, while nobody had yet to begin.
+        #: Times and numbers of runs, since all workers have started.
         self._looks: list[tuple[int, int]] = []
 
     def drained(self, check: Callable[[], None], *, workers: int) -> Drain:
         """
-        Wait until every job ran; *check* is called at each look.
+        Wait until every job ran; *check* is called at each read.
 
         Raises:
-            Undelivered: Nothing happened for long, and jobs are left.
+            Undelivered: The drain has stalled, and jobs are left.
         """
         self._wait(check, workers)
         time.sleep(SETTLE_SECONDS)
@@ -71,10 +71,10 @@ class Tallies:
 
     def waits_ms(self) -> list[float]:
         """
-        Return how long pings waited, but for those that warmed the worker up.
+        Return how long pings waited, except those of the warm-up.
 
         Raises:
-            Undelivered: Too few arrived to say anything.
+            Undelivered: Too few arrived.
         """
         data = (self._folder / "pings").read_bytes()
         waits = [waited / 1e6 for (waited,) in NANOSECONDS.iter_unpack(data)]
@@ -102,7 +102,7 @@ class Tallies:
         return spans
 
     def _all_ran(self, runs: int) -> bool:
-        # The bytes are looked at only when they may be complete.
+        # The counts are read only when they may be complete.
         return runs >= self._jobs and all(self._counts())
 
     def _rate(self, workers: int) -> float:
@@ -110,8 +110,8 @@ class Tallies:
         last = max(span.last for span in spans)
         if workers == 1:
             return (self._jobs - 1) * 1e9 / (last - spans[0].first)
-        # Processes do not start at the same instant; what the first does alone is no
-        # part of what they do together.
+        # Processes do not start at the same instant; runs before all of them have
+        # started do not count.
         began, before = self._looks[0]
         runs = sum(span.runs for span in spans)
         if runs - before < self._jobs / 4:

@@ -1,4 +1,4 @@
-"""What Kue is to reach beside its peers, and what it does."""
+"""Targets for Kue compared with its peers, and whether it meets them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ANY = tuple(peer.name for peer in PEERS)
 
 @dataclass(frozen=True)
 class Target:
-    """How Kue is to compare in one figure with the best of some others."""
+    """A target for one figure, relative to the best of some contenders."""
 
     figure: str
-    #: What is aimed at: at least this many times a rate, less than so much of a cost.
+    #: The ratio: at least this for a rate, less than this for a cost.
     wanted: float
     of: str
     among: Sequence[str]
@@ -30,7 +30,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A target, against whom it was held, and the ratio that was found."""
+    """A target, the contender it was compared with, and the measured ratio."""
 
     target: Target
     other: str
@@ -62,7 +62,7 @@ TARGETS = (
 
 
 def verdicts(results: Results) -> Iterator[Verdict]:
-    """Yield what came of each target that can be judged by what was measured."""
+    """Yield the verdict on each target for which there are figures."""
     for target in TARGETS:
         other = results.best(target.figure, target.among)
         ratio = other and results.ratio(other, target.figure)

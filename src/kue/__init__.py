@@ -2,9 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from kue.backoff import exponential, fixed, listed, named
-from kue.builder import JobBuilder
-from kue.errors import (
+from kue.client.builder import JobBuilder
+from kue.client.handle import JobHandle
+from kue.client.queue import Kue
+from kue.client.selection import Selection
+from kue.client.sync import SyncJobBuilder, SyncJobHandle, SyncKue
+from kue.client.task import Task
+from kue.client.worker_resource import Resource
+from kue.model.backoff import exponential, fixed, listed, named
+from kue.model.errors import (
     BadArguments,
     BadPayload,
     Cancel,
@@ -28,15 +34,9 @@ from kue.errors import (
     StoreUnavailable,
     UniqueHeld,
 )
-from kue.events import Event, Kind
-from kue.handle import JobHandle
-from kue.job import Draft, Job, Priority, State
-from kue.queue import Kue
-from kue.resource import Resource
-from kue.selection import Selection
-from kue.sync import SyncJobBuilder, SyncJobHandle, SyncKue
-from kue.task import Task
-from kue.version import version
+from kue.model.events import Event, Kind
+from kue.model.job import Draft, Job, Priority, State
+from kue.model.version import version
 from kue.worker import ActiveJob, Interrupted, current_job
 
 if TYPE_CHECKING:

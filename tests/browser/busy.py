@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from kue.draft import draft
-from kue.job import Cancelled, Completed, Error, Failed
-from kue.store.values import Limits, LogLine, Outcome, Progress
-from kue.timings import Timing, bucket
+from kue import Kue
+from kue.model.draft import draft
+from kue.model.histogram import Timing, bucket
+from kue.model.job import (
+    Cancelled,
+    Completed,
+    Draft,
+    Ending,
+    Error,
+    Failed,
+    Job,
+    PriorityGiven,
+)
+from kue.store.contract import Store
+from kue.store.values import (
+    Limits,
+    LogLine,
+    Outcome,
+    PauseRequest,
+    Progress,
+    RenewRequest,
+)
 from tests.support.jobs import HOUR, MINUTE, SECOND, add, add_many, claim
-
-if TYPE_CHECKING:
-    from kue import Kue
-    from kue.job import Draft, Ending, Job, PriorityGiven
-    from kue.store.base import Store
 
 TYPES = ("email", "invoice", "report", "thumbnail", "webhook")
 WORKERS = ("press-1", "press-2")
@@ -61,7 +74,8 @@ async def keep_busy(q: Kue) -> Made:
     [unwanted, *_] = await add_many(store, 2, "report", now=now)
     await store.cancel([unwanted], now=now)
     await store.pause(
-        PAUSED, by="mara", reason="the subject line is being checked", now=now - MINUTE
+        PauseRequest(PAUSED, by="mara", reason="the subject line is being checked"),
+        now=now - MINUTE,
     )
     await store.limit("webhook", Limits(concurrency=8, rate=50))
     return Made(failed, running, delayed)
@@ -116,20 +130,22 @@ def _timing(type: str, jobs: list[Job], chance: random.Random) -> Timing:
 async def _workers(store: Store, now: int) -> None:
     for number, worker in enumerate(WORKERS, 1):
         await store.renew(
-            worker,
-            lease=HOUR,
-            info={
-                "host": f"shop-{number}",
-                "pid": 4100 + number,
-                "version": "0.4.0",
-                "started_at": now - 3 * HOUR,
-                "slots": dict.fromkeys(TYPES, 4),
-                "done": 1840 * number,
-                "memory": 61_000_000 + number * 7_000_000,
-                "lag_ms": 1.4 * number,
-                "blocked": number - 1,
-                "blocked_at": "shop/pictures.py:88" if number > 1 else None,
-            },
+            RenewRequest(
+                worker,
+                lease=HOUR,
+                info={
+                    "host": f"shop-{number}",
+                    "pid": 4100 + number,
+                    "version": "0.4.0",
+                    "started_at": now - 3 * HOUR,
+                    "slots": dict.fromkeys(TYPES, 4),
+                    "done": 1840 * number,
+                    "memory": 61_000_000 + number * 7_000_000,
+                    "lag_ms": 1.4 * number,
+                    "blocked": number - 1,
+                    "blocked_at": "shop/pictures.py:88" if number > 1 else None,
+                },
+            ),
             now=now,
         )
 

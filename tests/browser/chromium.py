@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
-from playwright.async_api import async_playwright
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from playwright.async_api import Browser
+from playwright.async_api import Browser, async_playwright
 
 ARGUMENTS = [
     "--disable-background-networking",

@@ -8,31 +8,24 @@ that.  What the page does behind a test's back fails the test.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import expect
+from playwright.async_api import Browser, BrowserContext, Page, expect
+from starlette.applications import Starlette
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone
+from kue.http.auth.access import Anyone
 from tests.browser.chromium import launched
 from tests.browser.serving import listening, served, working
-from tests.browser.watching import SIZE
+from tests.browser.watching import SIZE, Watch
 from tests.browser.window import PATIENCE, Window
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from contextlib import AbstractAsyncContextManager
-
-    from playwright.async_api import Browser, BrowserContext, Page
-    from starlette.applications import Starlette
-
-    from tests.browser.watching import Watch
 
 HERE = Path(__file__).parent
 expect.set_options(timeout=PATIENCE)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from playwright.async_api import expect
-
-if TYPE_CHECKING:
-    from playwright.async_api import Locator, Page
+from playwright.async_api import Locator, Page, expect
 
 
 async def opened(page: Page, url: str) -> None:

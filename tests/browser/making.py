@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kue.draft import draft
-from kue.job import Completed, Error, Failed, Retried
+from kue import Kue
+from kue.model.draft import draft
+from kue.model.job import Completed, Error, Failed, Job, Retried
+from kue.model.payload import JSON
 from kue.store.values import MAX_BATCH, LogLine, Outcome, Progress
 from tests.support.jobs import add, claim, claim_one
-
-if TYPE_CHECKING:
-    from kue import Kue
-    from kue.job import Job
-    from kue.payload import JSON
 
 STACK = """\
 Traceback (most recent call last):

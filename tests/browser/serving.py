@@ -8,18 +8,14 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import uvicorn
+from starlette.applications import Starlette
 
 from kue import Kue
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-
-    from starlette.applications import Starlette
 
 HOST = "127.0.0.1"
 #: Seconds for a server or a worker to come up or go away.

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
 from kue import Kue
-from kue.http import Accounts, create_app
-from kue.http.access import Anyone
-from tests.browser.busy import PAUSED, keep_busy
+from kue.http import AccountGuard, create_app
+from kue.http.auth.access import Anyone
+from tests.browser.busy import PAUSED, Made, keep_busy
 from tests.browser.finding import opened, press
 from tests.browser.serving import served
-from tests.browser.watching import NARROW, barriers
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from playwright.async_api import Page
-
-    from tests.browser.busy import Made
-    from tests.browser.watching import Watch
+from tests.browser.watching import NARROW, Watch, barriers
 
 #: Every page; in braces, jobs that `keep_busy` made.
 PAGES = ["/", "/queues", f"/queues/{PAUSED}", "/queues/webhook", "/jobs"]
@@ -79,7 +72,7 @@ async def test_no_page_keeps_anyone_out(
 async def test_the_login_keeps_nobody_out_but_strangers(
     page: Page, serve: Callable[..., str]
 ) -> None:
-    address = serve(lambda q: create_app(q, guard=Accounts(q), badge="Production"))
+    address = serve(lambda q: create_app(q, guard=AccountGuard(q), badge="Production"))
 
     await opened(page, f"{address}/login")
 

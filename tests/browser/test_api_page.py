@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from playwright.async_api import Page, expect
 
-from playwright.async_api import expect
-
+from kue import Kue
 from tests.browser.finding import opened, press
-
-if TYPE_CHECKING:
-    from playwright.async_api import Page
-
-    from kue import Kue
 
 
 async def test_every_operation_of_the_document_is_there(
@@ -57,7 +51,7 @@ async def test_an_operation_is_tried_from_the_page(
     await one.get_by_label("job_id").fill(str(job.id))
     await press(one, "Send")
 
-    await expect(one).to_contain_text("Answered in")
+    await expect(one).to_contain_text("Response in")
     await expect(one).to_contain_text("email")
 
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 
-from kue.http.access import Anyone, Role
+from kue.http.auth.access import Anyone, Role
 from tests.browser.finding import opened, press, tile
 from tests.browser.test_screenshots import WIDE
 from tests.browser.watching import NARROW, barriers, shoot
 from tests.support.node import Other
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from playwright.async_api import Locator, Page
-
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 EVIL = "<img src=x onerror=window.__xss=1>"
 
@@ -135,7 +129,7 @@ async def test_a_request_shows_its_reply(
     await form.get_by_label("Headers").fill("lang: en")
     await press(form, "Send")
 
-    await expect(form.get_by_role("status")).to_contain_text("A reply came after")
+    await expect(form.get_by_role("status")).to_contain_text("Reply after")
     await expect(form.get_by_role("group", name="Reply")).to_contain_text("ann")
     await expect(form.get_by_role("status")).to_contain_text("from: other")
 
@@ -159,7 +153,7 @@ async def test_a_failure_is_shown_as_it_is(
 
     await form.get_by_label("Kind").select_option("send")
     await press(form, "Send")
-    await expect(outcome).to_have_text("No consumer listens there.")
+    await expect(outcome).to_have_text("No consumers at this address.")
 
 
 async def test_a_message_that_makes_no_sense_is_told_at_its_field(
@@ -169,20 +163,20 @@ async def test_a_message_that_makes_no_sense_is_told_at_its_field(
     form = part(page, "Send a message")
 
     await press(form, "Send")
-    await expect(form.get_by_text("Address is needed")).to_be_visible()
+    await expect(form.get_by_text("Address is required")).to_be_visible()
     await form.get_by_label("Address").fill("news")
     await form.get_by_label("Body").fill("{")
     await press(form, "Send")
-    await expect(form.get_by_text("not JSON")).to_be_visible()
+    await expect(form.get_by_text("invalid JSON")).to_be_visible()
     await form.get_by_label("Body").fill("")
     await form.get_by_label("Headers").fill("nothing")
     await press(form, "Send")
-    await expect(form.get_by_text("a header is name: value")).to_be_visible()
+    await expect(form.get_by_text("write name: value")).to_be_visible()
     await form.get_by_label("Headers").fill("")
     await form.get_by_label("Kind").select_option("publish")
     await press(form, "Send")
 
-    await expect(form.get_by_role("status")).to_have_text("Sent; 1 node listens there.")
+    await expect(form.get_by_role("status")).to_have_text("Sent; 1 node has consumers.")
     assert other.hears(1) == [None]
 
 

@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
+from starlette.applications import Starlette
 
+from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone
-from kue.job import State
+from kue.http.auth.access import Anyone
+from kue.model.job import State
+from kue.store.values import RenewRequest
 from tests.browser.finding import is_live, opened, told
 from tests.browser.serving import listening, served
+from tests.browser.watching import Watch
 from tests.support.jobs import HOUR, job_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.async_api import Locator, Page
-    from starlette.applications import Starlette
-
-    from kue import Kue
-    from tests.browser.watching import Watch
 
 GREY = "node => getComputedStyle(node).filter"
 
@@ -39,7 +34,7 @@ def open_app(q: Kue) -> Starlette:
 
 async def make_healthy(q: Kue) -> None:
     """Have a worker and a complete job, so that the overview has nothing to warn of."""
-    await q.store.renew("w1", lease=HOUR, info={"slots": {"email": 1}})
+    await q.store.renew(RenewRequest("w1", lease=HOUR, info={"slots": {"email": 1}}))
     await job_in(q.store, State.COMPLETE, now=await q.now())
 
 
@@ -52,20 +47,20 @@ async def test_designer_1_a_stopped_server_is_reported_and_so_is_its_return(
     with served(url, open_app) as address:
         await opened(page, address)
         await is_live(page)
-        await expect(verdict).to_have_text("All is well")
+        await expect(verdict).to_have_text("Healthy")
 
     await expect(banner(page)).to_contain_text(re.compile(r"from \d\d:\d\d:\d\d"))
     await expect(verdict).to_have_text(re.compile(r"No connection since \d\d:\d\d"))
     await expect(verdict).to_have_attribute("data-tone", "lost")
     assert "grayscale" in await page.locator("main .tiles").evaluate(GREY)
     # One notice is enough: nothing piles up in the corner.
-    await expect(told(page, "does not answer")).to_have_count(0)
+    await expect(told(page, "does not respond")).to_have_count(0)
 
     port = int(address.rpartition(":")[2])
     with listening(port) as again, served(url, open_app, again):
         await is_live(page)
         await expect(banner(page)).to_have_count(0)
-        await expect(verdict).to_have_text("All is well")
+        await expect(verdict).to_have_text("Healthy")
         assert "grayscale" not in await page.locator("main .tiles").evaluate(GREY)
 
 

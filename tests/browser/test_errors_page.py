@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 
-from kue import State
-from kue.http.access import Anyone, Role
-from kue.job import Error, Failed
+from kue import Kue, State
+from kue.http.auth.access import Anyone, Role
+from kue.model.job import Error, Failed
 from tests.browser.making import failed, furnish
 from tests.browser.watching import barriers, shoot
 from tests.support.jobs import MINUTE, add_one, claim_one, count_of, end
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from playwright.async_api import Locator, Page
-
-    from kue import Kue
 
 
 def groups(page: Page) -> Locator:
@@ -69,7 +62,7 @@ async def test_a_group_shows_the_stack_of_its_newest_job(
     *_, newest = await failed(q, "refused", "refused")
     await page.goto(f"{address}/errors")
 
-    await groups(page).get_by_text("Sample stack").click()
+    await groups(page).get_by_text("Stack trace").click()
 
     await expect(groups(page)).to_contain_text("connection = smtp.connect(host)")
     await groups(page).get_by_role("link", name=str(newest), exact=True).click()
@@ -108,7 +101,7 @@ async def test_designer_9_a_group_has_quiet_actions_and_a_trend(
     await page.goto(f"{address}/errors")
 
     trend = groups(page).get_by_role("img", name="Failed jobs of email per minute")
-    await expect(trend).to_have_accessible_name(re.compile("last hour: .* at most 1"))
+    await expect(trend).to_have_accessible_name(re.compile("last hour: .* max 1"))
     await expect(page.locator("main button.primary")).to_have_count(0)
 
 
@@ -193,7 +186,7 @@ async def test_the_errors_look_well_and_keep_nobody_out(
 ) -> None:
     await furnish(q)
     await page.goto(f"{address}/errors")
-    await groups(page).first.get_by_text("Sample stack").click()
+    await groups(page).first.get_by_text("Stack trace").click()
     await expect(groups(page).first).to_contain_text("smtp.connect")
 
     assert await barriers(page) == []

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from playwright.async_api import Page
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.responses import HTMLResponse
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from kue.http.headers import SafeHeaders
+from kue import Kue
+from kue.http.security.headers import SecurityHeaders
 from tests.browser.watching import NARROW, Watch, barriers, shoot
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from playwright.async_api import Page
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from kue import Kue
-    from tests.browser.window import Window
+from tests.browser.window import Window
+from tests.support.patience import until
 
 #: Without the link, browsers ask for a picture that is not there.
 PLAIN = (
@@ -41,7 +35,7 @@ def page_of(html: str, **headers: str) -> Callable[[Kue], Starlette]:
         return HTMLResponse(html, headers=headers)
 
     return lambda q: Starlette(
-        routes=[Route("/", show)], middleware=[Middleware(SafeHeaders)]
+        routes=[Route("/", show)], middleware=[Middleware(SecurityHeaders)]
     )
 
 

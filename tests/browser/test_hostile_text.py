@@ -8,28 +8,22 @@ of; all of it is shown to people who may do more than that.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
-from kue.http import Accounts, create_app
-from kue.http.access import Role, User
-from kue.job import Completed, Error, Failed
+from kue import Kue
+from kue.http import AccountGuard, create_app
+from kue.http.auth.access import Role, User
+from kue.model.job import Completed, Error, Failed
+from kue.model.payload import JSON
 from kue.store.values import LogLine, Outcome, Progress
 from tests.browser.making import running
-from tests.browser.watching import NARROW
+from tests.browser.watching import NARROW, Watch
 from tests.http.accounts import CHEAP, PASSWORD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.async_api import Page
-
-    from kue import Kue
-    from kue.payload import JSON
-    from tests.browser.watching import Watch
 
 IMAGE = "<img src=x onerror=window.__xss=1>"
 SCRIPT = "<script>window.__xss=1</script>"
@@ -255,8 +249,8 @@ async def test_a_login_leads_nowhere_else(
     page: Page, serve: Callable[..., str], q: Kue, following: str
 ) -> None:
     """What the address says comes next is a page of ours, whatever it says."""
-    await Accounts(q, hasher=CHEAP).users.add("ann", PASSWORD, Role.ADMIN)
-    address = serve(lambda q: create_app(q, guard=Accounts(q, hasher=CHEAP)))
+    await AccountGuard(q, hasher=CHEAP).users.add("ann", PASSWORD, Role.ADMIN)
+    address = serve(lambda q: create_app(q, guard=AccountGuard(q, hasher=CHEAP)))
     await page.goto(f"{address}/login?next={quote(following, safe='')}")
     await page.get_by_role("textbox", name="Name").fill("ann")
     await page.get_by_role("textbox", name="Password").fill(PASSWORD)

@@ -8,16 +8,18 @@ import os
 import re
 import sys
 import textwrap
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import BrowserContext, Locator, Page, Route, expect
 
-from kue import State
-from kue.document import document
-from kue.http.access import Anyone, Role
-from kue.job import Completed, Error, Retried
+from kue import Kue, State
+from kue.http.auth.access import Anyone, Role
+from kue.model.job import Completed, Error, Job, Retried
+from kue.model.job_json import job_detail
 from kue.store.values import LogLine, Outcome, Progress
 from tests.browser.finding import is_live, opened
 from tests.browser.making import (
@@ -29,19 +31,8 @@ from tests.browser.making import (
     furnish,
     running,
 )
-from tests.browser.watching import barriers, shoot
+from tests.browser.watching import Watch, barriers, shoot
 from tests.support.jobs import HOUR, SECOND, add_one, claim_one, get_one, state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-
-    from playwright.async_api import BrowserContext, Locator, Page, Route
-
-    from kue import Kue
-    from kue.job import Job
-    from tests.browser.watching import Watch
-
 
 #: Twice a second, until it takes too long.
 SCROLLS = 90
@@ -222,7 +213,7 @@ async def test_every_attempt_is_told_with_its_stack(
     await expect(first.get_by_role("link", name="w1")).to_be_visible()
     library = first.get_by_text("return await handler(job)")
     await expect(library).to_be_hidden()
-    await first.get_by_text("1 frame of libraries").click()
+    await first.get_by_text("1 library frame").click()
     await expect(library).to_be_visible()
 
 
@@ -405,7 +396,7 @@ async def test_a_failed_job_is_retried_and_runs(
     await page.goto(f"{address}/jobs/{job_id}")
 
     await page.get_by_role("button", name="Retry", exact=True).click()
-    await expect(told(page, f"Job {job_id} is queued again")).to_be_visible()
+    await expect(told(page, f"Job {job_id} is requeued")).to_be_visible()
     await expect(badge(page)).to_have_text("waiting")
 
     async with worker():
@@ -483,7 +474,7 @@ async def test_a_delayed_job_runs_now(page: Page, address: str, q: Kue) -> None:
 
     await page.get_by_role("button", name="Run now").click()
 
-    await expect(told(page, f"Job {job.id} runs next")).to_be_visible()
+    await expect(told(page, f"Job {job.id} is promoted")).to_be_visible()
     await expect(badge(page)).to_have_text("waiting")
 
 
@@ -518,7 +509,7 @@ async def test_data_that_is_no_json_is_told_at_its_field(
     await field.fill('{"to": ')
     await page.get_by_role("button", name="Save").click()
 
-    await expect(field).to_have_accessible_description(re.compile("not JSON"))
+    await expect(field).to_have_accessible_description(re.compile("invalid JSON"))
     assert (await get_one(q.store, job.id)).data == {"to": "ann"}
 
 
@@ -735,7 +726,7 @@ async def test_a_job_that_never_was_is_told_so(
     watch.allow(r"console: .* 404 .*/jobs/4711")
     await page.goto(f"{address}/jobs/{which}")
 
-    await expect(page.get_by_role("heading", name="No such job")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Job not found")).to_be_visible()
     await page.get_by_role("link", name="All jobs").click()
     await expect(page).to_have_url(f"{address}/jobs")
 
@@ -857,8 +848,8 @@ TOLD = (
 
 
 def like(job: Job) -> dict[str, Any]:
-    whole = document(job)
-    return {name: whole[name] for name in TOLD}
+    whole = job_detail(job)
+    return {name: getattr(whole, name) for name in TOLD}
 
 
 # -- who may -------------------------------------------------------------------

@@ -5,25 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, Route, expect
 
-from kue import State
-from kue.http.access import Anyone, Role
+from kue import Kue, State
+from kue.http.auth.access import Anyone, Role
 from tests.browser.making import failed, failure_of, furnish, running
-from tests.browser.watching import barriers, shoot
+from tests.browser.watching import Watch, barriers, shoot
 from tests.support.jobs import add_many, count_of, get_one, state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from playwright.async_api import Locator, Page, Route
-
-    from kue import Kue
-    from tests.browser.watching import Watch
 
 LOOKS = {
     "jobs": "",
@@ -437,7 +429,7 @@ async def test_columns_are_chosen_and_remembered(
     await expect(page.get_by_role("columnheader", name="Group")).to_be_visible()
     await expect(page.get_by_role("columnheader", name="Data")).to_be_hidden()
     await page.get_by_role("button", name="Columns").click()
-    await page.get_by_role("button", name="As usual").click()
+    await page.get_by_role("button", name="Reset to defaults").click()
     await expect(page.get_by_role("columnheader", name="Data")).to_be_visible()
     await expect(page.get_by_role("columnheader", name="Group")).to_be_hidden()
 
@@ -464,7 +456,7 @@ async def test_a_view_is_saved_opened_and_forgotten(
     await expect(page).to_have_url(f"{address}/jobs?state=waiting&tag=vip")
     await expect(rows(page)).to_have_count(1)
     await views.click()
-    await page.get_by_role("button", name="Forget Important people").click()
+    await page.get_by_role("button", name="Delete Important people").click()
     await views.click()
     own = page.get_by_role("button", name="Important people", exact=True)
     await expect(page.get_by_role("button", name="Running now")).to_be_visible()
@@ -563,9 +555,9 @@ async def test_all_that_match_a_filter_are_cancelled_and_no_others(
     await expect(rows(page)).to_have_count(50)
 
     await select_all(page)
-    await selection(page).get_by_role("button", name="Select all that match").click()
+    await selection(page).get_by_role("button", name="Select all matching jobs").click()
     await selection(page).get_by_role("button", name="Cancel").click()
-    waiting = toast(page, "Cancelling all that match in a few seconds")
+    waiting = toast(page, "Cancelling all matching jobs in a few seconds")
     await expect(waiting).to_be_visible()
     await page.clock.fast_forward(5_000)
 
@@ -653,7 +645,7 @@ async def test_rows_stand_still_while_some_are_selected(
     hint = page.get_by_text("The list does not update while jobs are selected.")
     await expect(hint).to_be_visible()
     await expect(rows(page)).to_have_count(1)
-    await page.get_by_role("button", name="Clear the selection").click()
+    await page.get_by_role("button", name="Clear selection").click()
     await expect(row_of(page, two.id)).to_be_visible()
     await expect(hint).to_be_hidden()
 
@@ -694,7 +686,7 @@ async def test_enter_opens_the_row_and_r_retries_it(
 
     await page.keyboard.press("j")
     await page.keyboard.press("r")
-    await expect(toast(page, f"Job {job_id} is queued again")).to_be_visible()
+    await expect(toast(page, f"Job {job_id} is requeued")).to_be_visible()
     await expect(row_of(page, job_id)).to_contain_text("waiting")
     await page.keyboard.press("Enter")
 
@@ -748,8 +740,8 @@ async def test_a_job_is_added_by_hand(page: Page, address: str, q: Kue) -> None:
 @pytest.mark.parametrize(
     ("field", "typed", "told"),
     [
-        ("Type", "", "Type is needed"),
-        ("Data", '{"to": ', "not JSON"),
+        ("Type", "", "Type is required"),
+        ("Data", '{"to": ', "invalid JSON"),
         ("Delay", "soon", "soon"),
         ("Attempts", "-1", "attempts"),
         ("Timeout", "x", "x"),

@@ -8,32 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 from starlette.applications import Starlette
-from starlette.responses import HTMLResponse
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from kue import State
+from kue import Kue, State
 from kue.http import create_app
-from kue.http.access import Anyone
-from kue.job import Completed, Failed
+from kue.http.auth.access import Anyone
+from kue.model.job import Completed, Ending, Failed
 from tests.support.jobs import OOPS, claim_one, end
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from playwright.async_api import Locator, Page
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from kue import Kue
-    from kue.job import Ending
 
 DIST = Path(__file__).parents[2] / ".venv/npm/node_modules/kue-ui-client/dist"
 #: Fonts from elsewhere, which the page does without.

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 
-from kue.job import State
-from kue.timings import Timing, bucket
+from kue import Kue
+from kue.model.histogram import Timing, bucket
+from kue.model.job import State
 from tests.browser.finding import opened, press, tile
 from tests.support.jobs import DAY, HOUR, MINUTE, add_many, job_in
-
-if TYPE_CHECKING:
-    from playwright.async_api import Locator, Page
-
-    from kue import Kue
 
 RANGES = {"1 hour": 10, "24 hours": 15, "7 days": 18, "90 days": 20}
 
@@ -47,7 +42,7 @@ async def test_each_range_reaches_further_back(
     for name, count in RANGES.items():
         await press(page, name)
         await expect(tile(page, "Added")).to_contain_text(str(count))
-        pressed = page.get_by_role("group", name="Time").get_by_role(
+        pressed = page.get_by_role("group", name="Time range").get_by_role(
             "button", pressed=True
         )
         await expect(pressed).to_have_text(name)
@@ -123,7 +118,7 @@ async def test_queues_are_compared_and_the_address_says_which(
     await expect(page.get_by_role("heading", name="Complete, by queue")).to_be_visible()
     await expect(tile(page, "Complete")).to_contain_text("2")
     await page.reload()
-    await press(page, "Leave out email")
+    await press(page, "Remove email")
 
     await expect(tile(page, "Complete")).to_contain_text("1")
     await expect(page).to_have_url(f"{address}/metrics?type=report")

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
-from kue.http.open_mode import StartupToken, ThisMachine
+from kue.http.auth.startup_token import LocalhostGuard, StartupToken
 from tests.browser.finding import is_live, press
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.async_api import Page
-
-    from tests.browser.watching import Watch
+from tests.browser.watching import Watch
 
 SECRET = "correct-horse-battery-staple"
 
@@ -25,7 +19,7 @@ SECRET = "correct-horse-battery-staple"
 def site(serve: Callable[..., str], watch: Watch) -> str:
     """The address of a dashboard in open mode."""
     watch.allow("401.*/me")
-    return serve(guard=ThisMachine(StartupToken(SECRET)))
+    return serve(guard=LocalhostGuard(StartupToken(SECRET)))
 
 
 async def test_the_printed_address_opens_the_dashboard_and_loses_its_token(
@@ -60,7 +54,7 @@ async def test_a_token_of_another_day_is_said_to_be_one(page: Page, site: str) -
     await page.goto(f"{site}/?token=of-another-day")
 
     await expect(page).to_have_url(f"{site}/login?token=refused")
-    await expect(page.get_by_text("That token is not valid")).to_be_visible()
+    await expect(page.get_by_text("Invalid token")).to_be_visible()
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 
-from kue.http.access import Anyone, Role
-from kue.job import Completed, Error, Failed, State
-from kue.timings import Timing, bucket
+from kue import Kue
+from kue.http.auth.access import Anyone, Role
+from kue.model.histogram import Timing, bucket
+from kue.model.job import Completed, Error, Failed, State
+from kue.store.values import RenewRequest
 from tests.browser.finding import is_live, opened, press, row, tile, told
 from tests.support.jobs import (
     HOUR,
@@ -22,13 +24,6 @@ from tests.support.jobs import (
     end,
     job_in,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.async_api import Locator, Page
-
-    from kue import Kue
 
 
 def verdict(page: Page) -> Locator:
@@ -47,14 +42,14 @@ def counted(page: Page, state: str) -> Locator:
 async def serve_jobs(q: Kue, *types: str) -> None:
     """Have a worker for *types*, as far as the store knows."""
     info = {"slots": dict.fromkeys(types, 1)}
-    await q.store.renew("w1", lease=HOUR, info=info)
+    await q.store.renew(RenewRequest("w1", lease=HOUR, info=info))
 
 
 async def test_a_store_without_jobs_says_how_to_begin(
     page: Page, address: str, q: Kue
 ) -> None:
     await opened(page, address)
-    begin = page.get_by_role("heading", name="Nothing here yet")
+    begin = page.get_by_role("heading", name="No jobs yet")
     await expect(begin).to_be_visible()
     await is_live(page)
 
@@ -71,7 +66,7 @@ async def test_all_is_well_when_nothing_keeps_jobs_from_running(
     await job_in(q.store, State.COMPLETE, now=await q.now())
     await opened(page, address)
 
-    await expect(verdict(page)).to_have_text("All is well")
+    await expect(verdict(page)).to_have_text("Healthy")
     await expect(page.locator(".warning")).to_have_count(0)
 
 
@@ -162,7 +157,7 @@ async def test_a_queue_with_jobs_and_no_worker_is_a_warning(
 
     one = warning(page, "no-worker")
     await expect(one).to_contain_text("1 job of type 'email' waits")
-    await expect(verdict(page)).to_have_text("1 thing to look at")
+    await expect(verdict(page)).to_have_text("1 warning")
     await expect(page).to_have_title("Overview · Kue")
     await one.get_by_role("link", name="Show queue").click()
 
@@ -181,7 +176,7 @@ async def test_a_warning_goes_when_its_cause_does(
     await serve_jobs(q, "email")
     await q.enqueue("email")
 
-    await expect(verdict(page)).to_have_text("All is well")
+    await expect(verdict(page)).to_have_text("Healthy")
 
 
 async def test_a_pause_says_by_whom_and_why_and_can_be_ended(
@@ -197,7 +192,7 @@ async def test_a_pause_says_by_whom_and_why_and_can_be_ended(
     await press(warning(page, "paused"), "Resume")
 
     await expect(told(page, "Queue email is resumed")).to_be_visible()
-    await expect(verdict(page)).to_have_text("All is well")
+    await expect(verdict(page)).to_have_text("Healthy")
     assert await q.paused() == []
 
 
@@ -244,8 +239,8 @@ async def test_a_backlog_that_grows_is_a_warning_with_the_time_it_takes(
     await opened(page, address)
 
     one = warning(page, "backlog")
-    await expect(one).to_contain_text("60 jobs came and 10 ended")
-    await expect(one).to_contain_text("the 50 that wait take 25 min at this pace")
+    await expect(one).to_contain_text("60 jobs added and 10 ended")
+    await expect(one).to_contain_text("the 50 waiting take 25 min at this rate")
 
 
 async def test_designer_4_queues_without_a_worker_are_one_warning(
@@ -259,11 +254,13 @@ async def test_designer_4_queues_without_a_worker_are_one_warning(
     await expect(one).to_have_count(1)
     await expect(one).to_contain_text("no worker is running, and jobs wait in 10")
     await expect(one).to_contain_text("and 2 more")
-    await expect(verdict(page)).to_have_text("1 thing to look at")
+    await expect(verdict(page)).to_have_text("1 warning")
     await serve_jobs(q, *[f"type-{number}" for number in range(7)])
     await page.reload()
 
-    await expect(one).to_contain_text("jobs wait in 3 queues that no live worker takes")
+    await expect(one).to_contain_text(
+        "jobs wait in 3 queues that no live worker handles"
+    )
     await one.get_by_role("link", name="type-8").click()
     await expect(page).to_have_url(f"{address}/queues/type-8")
 
@@ -277,7 +274,7 @@ async def test_more_warnings_than_fit_are_counted(
 
     await expect(page.locator(".warning")).to_have_count(5)
     await expect(page.get_by_text("and 4 more")).to_be_visible()
-    await expect(verdict(page)).to_have_text("9 things to look at")
+    await expect(verdict(page)).to_have_text("9 warnings")
 
 
 async def test_the_busiest_queues_are_shown_with_their_marks(

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 
+from kue import Kue
 from tests.browser.busy import keep_busy
 from tests.browser.finding import opened
 from tests.browser.watching import NARROW, barriers
-
-if TYPE_CHECKING:
-    from playwright.async_api import Locator, Page
-
-    from kue import Kue
 
 #: How many rows are wholly between the top of the window and the bottom bar.
 ROWS_IN_SIGHT = """() => {

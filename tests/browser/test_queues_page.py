@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from msgspec.structs import replace
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
-from kue.draft import draft
-from kue.http.access import Anyone, Role
-from kue.job import State
-from kue.store.values import Limits
+from kue import Kue
+from kue.http.auth.access import Anyone, Role
+from kue.model.draft import draft
+from kue.model.job import State
+from kue.store.values import Limits, RenewRequest
 from tests.browser.finding import dialog, is_live, opened, press, row, tile, told
+from tests.browser.watching import Watch
 from tests.support.jobs import HOUR, MINUTE, add_many, add_one, job_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from playwright.async_api import Page
-
-    from kue import Kue
-    from tests.browser.watching import Watch
-
 
 # -- the list ------------------------------------------------------------------
 
@@ -31,13 +24,13 @@ async def test_without_queues_the_page_says_what_one_is(
     page: Page, address: str, q: Kue
 ) -> None:
     await opened(page, f"{address}/queues")
-    await expect(page.get_by_role("heading", name="No queue yet")).to_be_visible()
+    await expect(page.get_by_role("heading", name="No queues yet")).to_be_visible()
     await is_live(page)
 
     await q.enqueue("email")
 
     await expect(row(page, "email")).to_be_visible()
-    await expect(page.get_by_role("heading", name="No queue yet")).to_be_hidden()
+    await expect(page.get_by_role("heading", name="No queues yet")).to_be_hidden()
 
 
 async def test_a_row_tells_the_numbers_and_they_move(
@@ -66,7 +59,7 @@ async def test_each_row_has_the_line_of_its_last_hour(
 
     line = row(page, "email").get_by_role("img", name="Last hour of email")
     await expect(line).to_have_accessible_name(
-        re.compile("in last 0/min, at most 30/min")
+        re.compile("in latest 0/min, max 30/min")
     )
 
 
@@ -99,7 +92,7 @@ async def test_queues_are_put_in_another_order(
     names = page.locator("tbody tr td:first-child")
     await expect(names).to_have_text([re.compile("^a"), re.compile("^b")])
 
-    await page.get_by_label("by").select_option("most waiting")
+    await page.get_by_label("Sort by").select_option("most waiting")
 
     await expect(names).to_have_text([re.compile("^b"), re.compile("^a")])
     await expect(page).to_have_url(f"{address}/queues?sort=waiting")
@@ -346,7 +339,7 @@ async def test_a_queue_shows_its_line_errors_and_workers(
     failed = await job_in(q.store, State.FAILED, now=now)
     low = await add_one(q.store, now=now, priority="low")
     high = await add_one(q.store, now=now, priority="high")
-    await q.store.renew("w1", lease=HOUR, info={"slots": {"email": 4}})
+    await q.store.renew(RenewRequest("w1", lease=HOUR, info={"slots": {"email": 4}}))
     await opened(page, f"{address}/queues/email")
 
     line = page.locator(".card").filter(has=page.get_by_text("Next to run"))
@@ -407,13 +400,13 @@ async def test_a_queue_that_never_was_says_so_and_can_be_begun(
 ) -> None:
     watch.allow("404")
     await opened(page, f"{address}/queues/nothing")
-    await expect(page.get_by_role("heading", name="No such queue")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Queue not found")).to_be_visible()
 
     await press(page, "Add a job")
     await press(dialog(page, "Add a job"), "Add job")
 
     await expect(tile(page, "Waiting")).to_contain_text("1")
-    await expect(page.get_by_role("heading", name="No such queue")).to_be_hidden()
+    await expect(page.get_by_role("heading", name="Queue not found")).to_be_hidden()
 
 
 # -- who may -------------------------------------------------------------------

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
-from kue.accounts import Role
-from kue.http import Accounts, create_app
+from playwright.async_api import Page
+from starlette.applications import Starlette
+
+from kue import Kue
+from kue.http import AccountGuard, create_app
+from kue.http.auth import Role
 from tests.browser.busy import keep_busy
-from tests.browser.watching import NARROW, SIZE, shoot
+from tests.browser.watching import NARROW, SIZE, Watch, shoot
 from tests.http.accounts import CHEAP, PASSWORD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from playwright.async_api import Page
-    from starlette.applications import Starlette
-
-    from kue import Kue
-    from tests.browser.watching import Watch
 
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 def guarded(q: Kue) -> Starlette:
-    return create_app(q, guard=Accounts(q, hasher=CHEAP), badge="Production")
+    return create_app(q, guard=AccountGuard(q, hasher=CHEAP), badge="Production")
 
 
 async def test_every_page_has_its_picture_and_none_scrolls_sideways(
@@ -32,7 +27,7 @@ async def test_every_page_has_its_picture_and_none_scrolls_sideways(
 ) -> None:
     watch.allow("401")
     made = await keep_busy(q)
-    await Accounts(q, hasher=CHEAP).users.add("ann", PASSWORD, Role.ADMIN)
+    await AccountGuard(q, hasher=CHEAP).users.add("ann", PASSWORD, Role.ADMIN)
     address = serve(guarded)
     await page.goto(f"{address}/login")
     await page.wait_for_selector("main[data-ready]")

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import BrowserContext, Page, Request, Route, expect
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone
+from kue.http.auth.access import Anyone
 from tests.browser.finding import is_live, opened, row
+from tests.browser.watching import Watch
 from tests.support.jobs import add_many
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from playwright.async_api import BrowserContext, Page, Request, Route
-
-    from tests.browser.watching import Watch
 
 PAGES = {
     "Overview": "/",
@@ -51,6 +45,21 @@ HIDE = """(hidden) => {
 async def background(page: Page) -> str:
     style = "getComputedStyle(document.body).backgroundColor"
     return str(await page.evaluate(style))
+
+
+async def test_a_first_visit_makes_at_most_15_requests(
+    context: BrowserContext, address: str
+) -> None:
+    requests: list[str] = []
+    context.on("request", lambda request: requests.append(request.url))
+    page = await context.new_page()
+
+    await opened(page, address)
+    await is_live(page)
+
+    assert len(requests) <= 15
+    # It is preloaded, and not asked for a second time.
+    assert requests.count(f"{address}/api/v1/me") == 1
 
 
 # -- ways to go ----------------------------------------------------------------
@@ -131,7 +140,7 @@ async def test_a_page_that_is_none_says_so(
     watch.allow("404")
     await opened(page, f"{address}/nothing/<b>here</b>")
 
-    await expect(page.locator("h1")).to_have_text("No such page")
+    await expect(page.locator("h1")).to_have_text("Page not found")
     await expect(page.locator("main code")).to_contain_text("/nothing/")
     await page.locator("main").get_by_role("link", name="Overview").click()
 
@@ -457,7 +466,7 @@ async def test_a_server_that_does_not_answer_is_told_at_the_start(
     watch.allow("/me")
     await page.route("**/api/v1/me", lambda route: route.abort())
     await page.goto(address)
-    await expect(page.locator("h1")).to_have_text("No answer")
+    await expect(page.locator("h1")).to_have_text("No response")
     await page.unroute("**/api/v1/me")
 
     await page.get_by_role("button", name="Try again").click()

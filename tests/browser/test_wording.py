@@ -15,7 +15,7 @@ COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 #: What a reader would stumble over, and what is written instead.
 ODD = {
     r"\b[Ww]hoever\b": "the user, everyone who …",
-    r"\b(in|of) line\b|\bback in line\b": "waiting, queued again",
+    r"\b(in|of) line\b|\bback in line\b": "waiting, requeued",
     r"\bbeat\b": "heartbeat",
     r"\bupkeep\b": "maintenance",
     r"\bfor good\b": "permanently",

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
-from playwright.async_api import expect
+from playwright.async_api import Locator, Page, expect
 
-from kue.http.access import Anyone, Role
-from kue.store.values import Progress
+from kue import Kue
+from kue.http.auth.access import Anyone, Role
+from kue.store.values import Progress, RenewRequest
 from tests.browser.finding import dialog, is_live, opened, press, tile, told
 from tests.browser.serving import PATIENCE
+from tests.browser.watching import Watch
 from tests.support.jobs import HOUR, SECOND, add_many, claim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-    from typing import Any
-
-    from playwright.async_api import Locator, Page
-
-    from kue import Kue
-    from tests.browser.watching import Watch
 
 INFO: dict[str, Any] = {
     "host": "shop-1",
@@ -43,7 +37,7 @@ def card(page: Page, name: str) -> Locator:
 
 async def greet(q: Kue, name: str = "w1", **info: Any) -> None:
     """Have a worker beat for the first time."""
-    await q.store.renew(name, lease=HOUR, info=INFO | info)
+    await q.store.renew(RenewRequest(name, lease=HOUR, info=INFO | info))
 
 
 async def test_without_workers_the_page_says_how_to_start_one(
@@ -51,7 +45,7 @@ async def test_without_workers_the_page_says_how_to_start_one(
 ) -> None:
     await opened(page, f"{address}/workers")
 
-    await expect(page.get_by_role("heading", name="No worker")).to_be_visible()
+    await expect(page.get_by_role("heading", name="No workers")).to_be_visible()
     await expect(page.get_by_text("kue worker app:q")).to_be_visible()
     await expect(tile(page, "Alive")).to_contain_text("0")
 
@@ -104,7 +98,7 @@ async def test_a_lost_worker_comes_first_and_has_no_buttons(
 
     await expect(page.get_by_role("article").first).to_have_accessible_name("z")
     await expect(card(page, "z")).to_contain_text("lost")
-    await expect(card(page, "z")).to_contain_text("Last heartbeat due")
+    await expect(card(page, "z")).to_contain_text("Lease expired")
     await expect(card(page, "z").get_by_role("button")).to_have_count(0)
     await expect(tile(page, "Lost")).to_contain_text("1")
 

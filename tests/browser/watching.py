@@ -5,16 +5,9 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from playwright.async_api import (
-        ConsoleMessage,
-        Error,
-        Page,
-        Request,
-        ViewportSize,
-    )
+from playwright.async_api import ConsoleMessage, Error, Page, Request, ViewportSize
 
 #: A window, and how wide it is when it is a telephone's.
 SIZE: ViewportSize = {"width": 1280, "height": 800}

@@ -7,12 +7,11 @@ started, and all modules are loaded and compiled again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
+
+from playwright.async_api import Browser, CDPSession, Page
 
 from tests.browser.watching import SIZE, Watch
-
-if TYPE_CHECKING:
-    from playwright.async_api import Browser, CDPSession, Page
 
 #: Milliseconds: the machine may do much else.
 PATIENCE = 45_000

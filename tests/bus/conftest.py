@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from kue.bus import EventBus
 from tests.bus.nodes import Nodes
 from tests.bus.threads import Loop
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from tests.support.servers import RedisCluster, RedisServer
+from tests.support.servers import RedisCluster, RedisServer
 
 
 @pytest.fixture
@@ -38,17 +35,30 @@ async def nodes(request: pytest.FixtureRequest, prefix: str) -> AsyncIterator[No
     elif request.param == "redis-cluster":
         cluster: RedisCluster = request.getfixturevalue("redis_cluster")
         url = cluster.url(shards=1)
-    nodes = Nodes(url, prefix)
-    yield nodes
-    await nodes.close()
+    async with Nodes(url, prefix) as nodes:
+        yield nodes
 
 
 @pytest.fixture
 async def redis_nodes(redis_server: RedisServer, prefix: str) -> AsyncIterator[Nodes]:
     """Nodes that meet in Redis."""
-    nodes = Nodes(redis_server.url, prefix)
-    yield nodes
-    await nodes.close()
+    async with Nodes(redis_server.url, prefix) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def own_redis(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis that only this test uses, and may restart; a parameter configures it."""
+    server = RedisServer(tmp_path, config=getattr(request, "param", {}))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def own_nodes(own_redis: RedisServer, prefix: str) -> AsyncIterator[Nodes]:
+    """Nodes that meet there."""
+    async with Nodes(own_redis.url, prefix) as nodes:
+        yield nodes
 
 
 @pytest.fixture

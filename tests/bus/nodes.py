@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack
 
-from kue.bus import EventBus, LocalCluster
-from kue.cluster.redis import RedisCluster
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from kue.bus import ClusterManager
+from kue.bus import ClusterManager, EventBus, LocalCluster
+from kue.bus.redis import RedisCluster
+from tests.bus.hearing import Ear
+from tests.support.patience import until
 
 #: Quick, so that tests need not wait long for a death.
 BEAT, LEASE = 0.2, 3.0
 
 
-class Nodes:
+class Nodes(AsyncExitStack):
     """Makes buses that find each other; all are closed in the end."""
 
     def __init__(self, url: str, prefix: str) -> None:
+        super().__init__()
         self.url = url
         self.prefix = prefix
+        #: What its keys in Redis begin with.
+        self.root = f"{{{prefix}:bus}}"
         self._local = LocalCluster()
-        self._buses: list[EventBus] = []
 
     async def new(self) -> EventBus:
-        bus = EventBus(self.manager())
-        await bus.start()
-        self._buses.append(bus)
-        return bus
+        return await self.enter_async_context(EventBus(self.manager()))
 
     def manager(self) -> ClusterManager:
         if not self.url:
             return self._local.manager()
-        return RedisCluster(self.url, prefix=self.prefix, beat=BEAT, lease=LEASE)
+        return RedisCluster(self.url, prefix=self.prefix, heartbeat=BEAT, lease=LEASE)
 
     async def several(self, count: int) -> list[EventBus]:
         """Make some that know each other."""
@@ -43,12 +40,27 @@ class Nodes:
         return buses
 
     async def close(self) -> None:
-        for bus in self._buses:
-            await bus.close()
+        await self.aclose()
 
 
 async def knows(bus: EventBus, address: str, others: int) -> None:
     """Wait until a node knows how many others listen at an address."""
-    cluster = bus._cluster
+    cluster = bus.cluster
     assert cluster is not None
     await until(lambda: len(cluster.registrations(address)) == others)
+
+
+async def listen_ready(
+    bus: EventBus, address: str, *, known_to: EventBus | None = None
+) -> Ear:
+    """Listen at an address once it is announced, and once *known_to* knows it."""
+    ear = Ear()
+    await bus.consumer(address, ear).ready()
+    if known_to is not None:
+        await knows(known_to, address, 1)
+    return ear
+
+
+def redis_manager(bus: EventBus) -> RedisCluster:
+    assert isinstance(bus.cluster, RedisCluster)
+    return bus.cluster

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from redis.asyncio.client import PubSub
 
-from kue.store.redis import channels as module
-from kue.store.redis.address import read_url
-from kue.store.redis.link import Link
+from kue.model.errors import StoreUnavailable
+from kue.store.redis.wire import pubsub as module
+from kue.store.redis.wire.client import RedisClient
+from kue.store.redis.wire.url import read_url
 from tests.bus.test_redis_cluster import spublish
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.support.servers import RedisServer
+from tests.support.patience import until
+from tests.support.servers import RedisServer
 
 
 @pytest.fixture
-async def link(redis_server: RedisServer) -> AsyncIterator[Link]:
-    link = Link(read_url(redis_server.url), budget_seconds=5)
+async def link(redis_server: RedisServer) -> AsyncIterator[RedisClient]:
+    link = RedisClient(read_url(redis_server.url), budget_seconds=5)
     yield link
     await link.close()
 
 
 async def test_messages_of_all_channels_come_in_order(
-    link: Link, redis_server: RedisServer
+    link: RedisClient, redis_server: RedisServer
 ) -> None:
     with redis_server.client() as client:
         async with link.subscription("{x}", "{x}:a", "{x}:b") as message:
@@ -46,7 +43,7 @@ async def test_messages_of_all_channels_come_in_order(
 
 
 async def test_listening_needs_nothing_that_only_new_versions_of_redis_py_have(
-    link: Link, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    link: RedisClient, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R-2: before 8.0 its asyncio client could not subscribe to sharded channels."""
     monkeypatch.delattr(PubSub, "ssubscribe", raising=False)
@@ -58,7 +55,7 @@ async def test_listening_needs_nothing_that_only_new_versions_of_redis_py_have(
 
 
 async def test_no_more_than_a_little_is_read_ahead(
-    link: Link, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    link: RedisClient, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is not heard waits in Redis, which bounds it."""
     monkeypatch.setattr(module, "_MAX_BYTES", 10)
@@ -75,7 +72,7 @@ async def test_no_more_than_a_little_is_read_ahead(
 
 
 async def test_a_lost_connection_is_told_after_what_was_heard_before(
-    link: Link, redis_server: RedisServer
+    link: RedisClient, redis_server: RedisServer
 ) -> None:
     with redis_server.client() as client:
         async with link.subscription("{x}", "{x}:a") as message:
@@ -84,5 +81,5 @@ async def test_a_lost_connection_is_told_after_what_was_heard_before(
             await asyncio.sleep(0)
 
             assert await message(20) == b"1"
-            with pytest.raises(link.errors):
+            with pytest.raises(StoreUnavailable):
                 await message(20)

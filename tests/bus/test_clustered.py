@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.bus import BusClosed, EventBus, Failure, RequestFailed
-from tests.bus.hearing import Ear
-from tests.bus.nodes import knows
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from kue.bus import Message
-    from tests.bus.nodes import Nodes
+from kue.bus import BusClosed, EventBus, FailureKind, Message, RequestFailed
+from tests.bus.hearing import Ear, failure_of
+from tests.bus.nodes import Nodes, knows, listen_ready
+from tests.support.patience import until
 
 
 @dataclass
@@ -66,9 +61,7 @@ async def test_what_is_sent_reaches_nodes_in_turn(nodes: Nodes) -> None:
 
 async def test_order_is_kept_between_nodes(nodes: Nodes) -> None:
     a, b = await nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    await knows(a, "news", 1)
+    ear = await listen_ready(b, "news", known_to=a)
 
     for number in range(5000):
         a.send("news", number)
@@ -120,19 +113,17 @@ async def test_failures_cross_nodes_with_kind_code_and_text(nodes: Nodes) -> Non
     a, b = await nodes.several(2)
     await b.consumer("pay", lambda message: message.fail(402, "no money")).ready()
 
-    with pytest.raises(RequestFailed, match="no money") as failed:
-        await a.request("pay")
+    failure = await failure_of(a.request("pay"), "no money")
 
-    assert (failed.value.kind, failed.value.code) == (Failure.RECIPIENT_FAILURE, 402)
+    assert (failure.kind, failure.code) == (FailureKind.RECIPIENT_FAILURE, 402)
 
 
 async def test_nobody_on_any_node_is_no_handlers(nodes: Nodes) -> None:
     a, _ = await nodes.several(2)
 
-    with pytest.raises(RequestFailed, match="No handlers for address nobody") as failed:
-        await a.request("nobody")
+    failure = await failure_of(a.request("nobody"), "No handlers for address nobody")
 
-    assert failed.value.kind is Failure.NO_HANDLERS
+    assert failure.kind is FailureKind.NO_HANDLERS
 
 
 async def test_a_node_that_hears_nobody_there_any_more_says_so(nodes: Nodes) -> None:
@@ -197,20 +188,13 @@ async def test_the_last_consumer_to_go_takes_the_address_with_it(nodes: Nodes) -
 
     first.unregister()
     await b.flush()
-    assert (await a_asks(a, b)) == [1]
+    # What b told before is known once it answers.
+    await b.consumer("sync", lambda message: message.reply(1)).ready()
+    assert (await a.request("sync")).body == 1
+    await knows(a, "news", 1)
 
     second.unregister()
     await knows(a, "news", 0)
-
-
-async def a_asks(a: EventBus, b: EventBus) -> list[int]:
-    """Have *a* hear from *b*, so that it knows all that *b* told before."""
-    await b.consumer("sync", lambda message: message.reply(1)).ready()
-    reply = await a.request("sync")
-    cluster = a._cluster
-    assert cluster is not None
-    assert reply.body == 1
-    return [len(cluster.registrations("news"))]
 
 
 async def test_addresses_come_and_go_quickly_and_end_as_they_should(
@@ -219,9 +203,7 @@ async def test_addresses_come_and_go_quickly_and_end_as_they_should(
     a, b = await nodes.several(2)
     for _ in range(50):
         b.consumer("news", Ear()).unregister()
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    await knows(a, "news", 1)
+    ear = await listen_ready(b, "news", known_to=a)
 
     a.send("news", 1)
 
@@ -253,15 +235,13 @@ async def test_a_class_that_the_other_node_does_not_know_is_an_error(
     ) as failed:
         await a.request("ask", Point(1, 2))
 
-    assert failed.value.kind is Failure.ERROR
+    assert failed.value.kind is FailureKind.ERROR
     assert "a message to ask cannot be read" in caplog.text
 
 
 async def test_headers_and_bytes_cross_nodes(nodes: Nodes) -> None:
     a, b = await nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    await knows(a, "news", 1)
+    ear = await listen_ready(b, "news", known_to=a)
 
     a.send("news", b"\x00\xff", headers={"Tag": ["a", "b"]})
 
@@ -292,16 +272,14 @@ async def test_a_node_that_leaves_is_asked_no_more(nodes: Nodes) -> None:
 
 async def test_requests_to_a_node_that_leaves_fail_at_once(nodes: Nodes) -> None:
     a, b = await nodes.several(2)
-    ear = Ear()
-    await b.consumer("deaf", ear).ready()
+    ear = await listen_ready(b, "deaf")
     asked = asyncio.create_task(a.request("deaf"), name="ask")
     await ear.hears(1)
 
     await b.close()
 
-    with pytest.raises(RequestFailed, match=f"Node {b.node} left before") as failed:
-        await asked
-    assert failed.value.kind is Failure.ERROR
+    failure = await failure_of(asked, f"Node {b.node} left before")
+    assert failure.kind is FailureKind.ERROR
 
 
 async def test_a_clustered_bus_is_closed_until_it_is_started(nodes: Nodes) -> None:
@@ -345,8 +323,7 @@ async def test_turns_are_forgotten_before_they_are_too_many(
 
 async def test_a_reply_to_a_node_that_is_gone_goes_nowhere(nodes: Nodes) -> None:
     a, b = await nodes.several(2)
-    ear = Ear()
-    await b.consumer("ask", ear).ready()
+    ear = await listen_ready(b, "ask")
     asked = asyncio.create_task(a.request("ask"), name="ask")
     await ear.hears(1)
     [message] = ear.messages
@@ -359,3 +336,16 @@ async def test_a_reply_to_a_node_that_is_gone_goes_nowhere(nodes: Nodes) -> None
 
     with pytest.raises(RequestFailed, match="No handlers for address __vertx"):
         await message.reply_and_request("too late")
+
+
+async def test_a_node_knows_whether_another_listens(nodes: Nodes) -> None:
+    a, b = await nodes.several(2)
+    consumer = b.consumer("there", Ear())
+    b.consumer("its own", Ear(), local=True)
+    await knows(a, "there", 1)
+
+    assert a.is_heard("there")
+    assert not a.is_heard("its own")
+    consumer.unregister()
+    await knows(a, "there", 0)
+    assert not a.is_heard("there")

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.bus import EventBus, Failure, RequestFailed
-from tests.bus.hearing import Ear, turns
+from kue.bus import Consumer, EventBus, FailureKind, Handler, Message, RequestFailed
+from tests.bus.hearing import Ear, failure_of, turns
 
-if TYPE_CHECKING:
-    from kue.bus import Message
+
+def paused(
+    bus: EventBus, handler: Handler | None, count: int, **options: Any
+) -> Consumer:
+    """Return a paused consumer of "news", after that many numbers were sent there."""
+    consumer = bus.consumer("news", handler, **options)
+    consumer.pause()
+    for number in range(count):
+        bus.send("news", number)
+    return consumer
 
 
 async def test_a_paused_consumer_gets_what_came_when_it_resumes(bus: EventBus) -> None:
     ear = Ear()
-    consumer = bus.consumer("news", ear)
-    consumer.pause()
-    for number in range(3):
-        bus.send("news", number)
+    consumer = paused(bus, ear, 3)
     await turns()
     assert ear.bodies == []
 
@@ -31,10 +36,7 @@ async def test_a_paused_consumer_gets_what_came_when_it_resumes(bus: EventBus) -
 
 async def test_fetch_gives_that_many(bus: EventBus) -> None:
     ear = Ear()
-    consumer = bus.consumer("news", ear)
-    consumer.pause()
-    for number in range(5):
-        bus.send("news", number)
+    consumer = paused(bus, ear, 5)
 
     consumer.fetch(2)
     await turns()
@@ -48,9 +50,7 @@ async def test_fetch_gives_that_many(bus: EventBus) -> None:
 
 async def test_fetch_before_there_is_something_is_remembered(bus: EventBus) -> None:
     ear = Ear()
-    consumer = bus.consumer("news", ear)
-    consumer.pause()
-    consumer.fetch(1)
+    paused(bus, ear, 0).fetch(1)
 
     bus.send("news", 1)
     bus.send("news", 2)
@@ -99,17 +99,13 @@ async def test_a_full_buffer_discards_and_tells(
 
 
 async def test_a_request_that_is_discarded_fails_at_once(bus: EventBus) -> None:
-    ear = Ear()
-    consumer = bus.consumer("ask", ear, buffer=1)
-    consumer.pause()
-    bus.send("ask", "fills the buffer")
+    paused(bus, Ear(), 1, buffer=1)
 
-    with pytest.raises(RequestFailed) as failed:
-        await bus.request("ask", "too much")
+    failure = await failure_of(bus.request("news", "too much"))
 
-    assert failed.value.kind is Failure.TIMEOUT
-    assert failed.value.text.startswith("Discarded the request. address: __vertx.reply")
-    assert failed.value.text.endswith(", repliedAddress: ask")
+    assert failure.kind is FailureKind.TIMEOUT
+    assert failure.text.startswith("Discarded the request. address: __vertx.reply")
+    assert failure.text.endswith(", repliedAddress: news")
 
 
 async def test_a_flood_leaves_a_slow_consumer_bounded(bus: EventBus) -> None:
@@ -162,10 +158,7 @@ async def test_a_consumer_that_resumes_uses_all_it_may(bus: EventBus) -> None:
         begun.append(message.body)
         await asyncio.Event().wait()
 
-    consumer = bus.consumer("work", wait, concurrency=3)
-    consumer.pause()
-    for number in range(5):
-        bus.send("work", number)
+    consumer = paused(bus, wait, 5, concurrency=3)
 
     consumer.resume()
     await turns()
@@ -207,12 +200,12 @@ async def test_an_unregistered_consumer_hears_nothing_more(bus: EventBus) -> Non
     assert ear.bodies == []
     assert ended == [True]
     assert not consumer.is_registered
+    assert bus.consumers() == {}
 
 
 async def test_unregistering_fails_the_requests_that_wait(bus: EventBus) -> None:
-    consumer = bus.consumer("ask", Ear())
-    consumer.pause()
-    asked = asyncio.create_task(bus.request("ask"), name="ask")
+    consumer = paused(bus, Ear(), 0)
+    asked = asyncio.create_task(bus.request("news"), name="ask")
     await turns()
 
     consumer.unregister()
@@ -270,16 +263,14 @@ async def test_a_consumer_can_be_read(bus: EventBus) -> None:
 
 
 async def test_reading_obeys_pause_and_fetch(bus: EventBus) -> None:
-    consumer = bus.consumer("news")
-    consumer.pause()
-    bus.send("news", 1)
+    consumer = paused(bus, None, 1)
     reading = asyncio.ensure_future(anext(consumer))
     await turns()
     assert not reading.done()
 
     consumer.fetch(1)
 
-    assert (await reading).body == 1
+    assert (await reading).body == 0
 
 
 async def test_a_consumer_that_nobody_reads_keeps_what_fits(bus: EventBus) -> None:
@@ -329,7 +320,7 @@ async def test_a_consumer_needs_room(bus: EventBus, given: dict[str, int]) -> No
 
 
 async def test_fetching_nothing_is_a_mistake(bus: EventBus) -> None:
-    with pytest.raises(ValueError, match="fetch takes at least 1"):
+    with pytest.raises(ValueError, match="count must be at least 1"):
         bus.consumer("news").fetch(0)
 
 

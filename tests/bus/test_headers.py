@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kue.bus import EventBus, Headers
-from tests.bus.hearing import Ear
+from tests.bus.hearing import listen
 
 
 def test_names_have_no_case() -> None:
@@ -72,8 +72,7 @@ def test_names_and_values_are_text(given: Any) -> None:
 
 
 async def test_headers_travel_with_a_message(bus: EventBus) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     bus.send("news", headers={"action": "look", "tag": ["a", "b"]})
     await ear.hears(1)

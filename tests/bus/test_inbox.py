@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
-from kue.bus.wire import Batch, Frame
-from kue.cluster.redis import inbox as module
-from kue.cluster.redis.inbox import Inbox
-from kue.cluster.redis.outbox import WINDOW_BYTES, WINDOW_FRAMES
-
-if TYPE_CHECKING:
-    import pytest
+from kue.bus.frames import Batch, Frame
+from kue.bus.redis import inbox as module
+from kue.bus.redis.inbox import NodeInbox
+from kue.bus.redis.outbox import WINDOW_BYTES, WINDOW_FRAMES
 
 FRAME = Frame("news", b"1", "json", True)
 
@@ -23,11 +20,11 @@ def batch(
     stream: str = "s1",
     before: tuple[str, int] | None = None,
 ) -> Batch:
-    return Batch(sender, stream, number, [FRAME] * frames, before=before)
+    return Batch(sender, stream, number, [FRAME] * frames, previous=before)
 
 
 def test_losses_are_counted_in_messages() -> None:
-    inbox = Inbox()
+    inbox = NodeInbox()
 
     inbox.take(batch(1, 10), 100)
     inbox.take(batch(31, 5), 100)
@@ -36,7 +33,7 @@ def test_losses_are_counted_in_messages() -> None:
 
 
 def test_a_batch_without_frames_tells_of_a_loss_before_the_next_message_does() -> None:
-    inbox = Inbox()
+    inbox = NodeInbox()
     inbox.take(batch(1, 10), 100)
 
     for _ in range(2):
@@ -48,7 +45,7 @@ def test_a_batch_without_frames_tells_of_a_loss_before_the_next_message_does() -
 
 
 def test_the_end_of_a_stream_is_told_with_the_next_stream() -> None:
-    inbox = Inbox()
+    inbox = NodeInbox()
     inbox.take(batch(1, 10), 100)
 
     for number, frames in ((1, 0), (1, 1)):
@@ -58,7 +55,7 @@ def test_the_end_of_a_stream_is_told_with_the_next_stream() -> None:
 
 
 def test_an_end_of_a_stream_that_was_not_heard_means_nothing() -> None:
-    inbox = Inbox()
+    inbox = NodeInbox()
     inbox.take(batch(1, 1, before=("s0", 50)), 10)
     inbox.take(batch(1, 1, stream="s2", before=("s0", 50)), 10)
 
@@ -66,28 +63,28 @@ def test_an_end_of_a_stream_that_was_not_heard_means_nothing() -> None:
 
 
 def test_a_sender_is_told_after_a_quarter_of_a_window() -> None:
-    inbox = Inbox()
+    inbox = NodeInbox()
     quarter = WINDOW_FRAMES // 4
-    assert inbox.heard("a") is None
+    assert inbox.ack("a") is None
 
     inbox.take(batch(1, quarter - 1), 10)
-    assert not inbox.owes("a")
+    assert not inbox.is_ack_due("a")
     inbox.take(batch(quarter, 1), 10)
-    assert inbox.owes("a")
-    assert inbox.heard("a") == ("s1", quarter)
-    assert not inbox.owes("a")
+    assert inbox.is_ack_due("a")
+    assert inbox.ack("a") == ("s1", quarter)
+    assert not inbox.is_ack_due("a")
     inbox.take(batch(quarter + 1, 1), WINDOW_BYTES // 4)
-    assert inbox.owes("a")
+    assert inbox.is_ack_due("a")
 
 
 def test_senders_are_forgotten_before_they_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MAX_SENDERS", 2)
-    inbox = Inbox()
+    inbox = NodeInbox()
 
     for sender in ("a", "b", "c"):
         inbox.take(batch(1, sender=sender), 10)
 
-    assert inbox.heard("a") is None
-    assert inbox.heard("b") == inbox.heard("c") == ("s1", 1)
+    assert inbox.ack("a") is None
+    assert inbox.ack("b") == inbox.ack("c") == ("s1", 1)

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 import pytest
 
 from kue.bus import RequestFailed
-from kue.bus.facts import AddressFacts, BusFacts, NodeFacts, sums
-from kue.cluster.redis import inspect, reporter
-from kue.errors import StoreUnavailable
-from tests.bus.hearing import Ear
-from tests.bus.nodes import LEASE, Nodes, knows
-from tests.support.servers import RedisServer, free_port
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from kue.bus.facts import Sample
-    from kue.cluster.redis import Inspector
-    from kue.cluster.redis.inspector import Node
-    from tests.support.servers import RedisCluster
+from kue.bus.redis import ClusterInspector, inspect, node_status
+from kue.bus.redis.inspector import ClusterNode
+from kue.bus.stats import AddressStats, BusStats, MessageSample, NodeStats, sums
+from kue.model.errors import StoreUnavailable
+from tests.bus.nodes import LEASE, Nodes, listen_ready
+from tests.support.patience import until
+from tests.support.servers import RedisCluster, RedisServer, free_port
 
 
 @pytest.fixture
-async def inspector(redis_nodes: Nodes) -> AsyncIterator[Inspector]:
+async def inspector(redis_nodes: Nodes) -> AsyncIterator[ClusterInspector]:
     async with inspect(redis_nodes.url, redis_nodes.prefix) as inspector:
         yield inspector
 
 
 async def nodes_when(
-    inspector: Inspector, is_so: Callable[[list[NodeFacts]], bool]
-) -> list[Node]:
+    inspector: ClusterInspector, is_so: Callable[[list[NodeStats]], bool]
+) -> list[ClusterNode]:
     """Return the nodes once all have told of themselves what is waited for."""
     async with asyncio.timeout(50):
         while True:
@@ -47,19 +39,17 @@ async def nodes_when(
 
 
 async def test_nodes_tell_what_they_are_and_what_passes_them(
-    redis_nodes: Nodes, inspector: Inspector
+    redis_nodes: Nodes, inspector: ClusterInspector
 ) -> None:
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    await knows(a, "news", 1)
+    ear = await listen_ready(b, "news", known_to=a)
     for number in range(5):
         a.send("news", number)
     await ear.hears(5)
     with pytest.raises(RequestFailed):
         await a.request("nobody")
 
-    def is_told(facts: list[NodeFacts]) -> bool:
+    def is_told(facts: list[NodeStats]) -> bool:
         totals = [one.bus.total for one in facts]
         sent = sum(total.sent for total in totals)
         return (sent, sum(total.received for total in totals)) == (6, 5)
@@ -83,7 +73,9 @@ async def test_nodes_tell_what_they_are_and_what_passes_them(
     assert news.send_rate > 0
 
 
-async def test_looking_joins_nothing(redis_nodes: Nodes, inspector: Inspector) -> None:
+async def test_looking_joins_nothing(
+    redis_nodes: Nodes, inspector: ClusterInspector
+) -> None:
     assert await inspector.nodes() == []
 
     bus = await redis_nodes.new()
@@ -93,7 +85,7 @@ async def test_looking_joins_nothing(redis_nodes: Nodes, inspector: Inspector) -
 
 
 async def test_a_node_that_left_is_not_shown(
-    redis_nodes: Nodes, inspector: Inspector
+    redis_nodes: Nodes, inspector: ClusterInspector
 ) -> None:
     a, b = await redis_nodes.several(2)
     await nodes_when(inspector, lambda told: len(told) == 2)
@@ -104,13 +96,13 @@ async def test_a_node_that_left_is_not_shown(
 
 
 async def test_facts_are_forgotten_after_a_lease(
-    redis_nodes: Nodes, redis_server: RedisServer, inspector: Inspector
+    redis_nodes: Nodes, redis_server: RedisServer, inspector: ClusterInspector
 ) -> None:
     bus = await redis_nodes.new()
     await nodes_when(inspector, lambda told: len(told) == 1)
 
     with redis_server.client() as client:
-        left = client.pttl(f"{{{redis_nodes.prefix}:bus}}:facts:{bus.node}")
+        left = client.pttl(f"{redis_nodes.root}:facts:{bus.node}")
 
     assert 0 < left <= LEASE * 1000
 
@@ -121,10 +113,10 @@ async def test_facts_are_forgotten_after_a_lease(
 async def test_a_node_that_tells_nonsense_is_shown_all_the_same(
     redis_nodes: Nodes,
     redis_server: RedisServer,
-    inspector: Inspector,
+    inspector: ClusterInspector,
     text: str | bytes,
 ) -> None:
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    root = redis_nodes.root
     with redis_server.client() as client:
         client.zadd(f"{root}:nodes", {"odd": 1.0})
         client.set(f"{root}:facts:odd", text)
@@ -135,7 +127,7 @@ async def test_a_node_that_tells_nonsense_is_shown_all_the_same(
 
 
 async def test_nothing_is_shown_of_messages_until_someone_looks(
-    redis_nodes: Nodes, inspector: Inspector
+    redis_nodes: Nodes, inspector: ClusterInspector
 ) -> None:
     bus = await redis_nodes.new()
     await nodes_when(inspector, lambda told: len(told) == 1)
@@ -146,11 +138,11 @@ async def test_nothing_is_shown_of_messages_until_someone_looks(
 
 
 async def test_whoever_looks_sees_some_messages(
-    redis_nodes: Nodes, inspector: Inspector
+    redis_nodes: Nodes, inspector: ClusterInspector
 ) -> None:
     bus = await redis_nodes.new()
     await inspector.look(60)
-    seen: list[Sample] = []
+    seen: list[MessageSample] = []
     async with inspector.samples() as heard, asyncio.timeout(50):
         while not seen:
             bus.send("news", {"n": 1})
@@ -161,7 +153,7 @@ async def test_whoever_looks_sees_some_messages(
 
 
 async def test_nodes_show_nothing_more_once_nobody_looks(
-    redis_nodes: Nodes, inspector: Inspector
+    redis_nodes: Nodes, inspector: ClusterInspector
 ) -> None:
     bus = await redis_nodes.new()
     await inspector.look(60)
@@ -178,16 +170,16 @@ async def test_nodes_show_nothing_more_once_nobody_looks(
 
 
 async def test_what_is_no_sample_is_not_heard(
-    redis_nodes: Nodes, redis_server: RedisServer, inspector: Inspector
+    redis_nodes: Nodes, redis_server: RedisServer, inspector: ClusterInspector
 ) -> None:
-    channel = f"{{{redis_nodes.prefix}:bus}}:samples"
+    channel = f"{redis_nodes.root}:samples"
     good = b'[{"at": 1, "address": "news", "kind": "send"}]'
     async with inspector.samples() as heard:
         with redis_server.client() as client:
             deep = b'[{"at":1,"address":"a","kind":"send","body":' + b"[" * 100_000
             for message in (b"{", b'[{"at": 1}]', deep, good):
                 client.execute_command("SPUBLISH", channel, message)
-        found: list[Sample] = []
+        found: list[MessageSample] = []
         async with asyncio.timeout(50):
             while not found:
                 found = await heard(1)
@@ -198,15 +190,14 @@ async def test_what_is_no_sample_is_not_heard(
 async def test_a_redis_cluster_is_looked_at(
     redis_cluster: RedisCluster, prefix: str
 ) -> None:
-    nodes = Nodes(redis_cluster.url(shards=1), prefix)
-    bus = await nodes.new()
-    try:
-        async with inspect(nodes.url, prefix) as inspector:
-            await inspector.look(60)
-            await nodes_when(inspector, lambda told: len(told) == 1)
-            await until(lambda: bus.outbound.links != ())
-    finally:
-        await nodes.close()
+    async with (
+        Nodes(redis_cluster.url(shards=1), prefix) as nodes,
+        inspect(nodes.url, prefix) as inspector,
+    ):
+        bus = await nodes.new()
+        await inspector.look(60)
+        await nodes_when(inspector, lambda told: len(told) == 1)
+        await until(lambda: bus.outbound.links != ())
 
 
 async def test_a_redis_that_is_away_is_told_of() -> None:
@@ -220,13 +211,13 @@ async def test_a_redis_that_is_away_is_told_of() -> None:
 
 
 def test_what_is_written_down_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporter, "MAX_BYTES", 5_000)
-    many = [AddressFacts(f"a{n}" + "x" * 500) for n in range(100)]
-    facts = NodeFacts(bus=BusFacts(AddressFacts(""), many))
+    monkeypatch.setattr(node_status, "MAX_BYTES", 5_000)
+    many = [AddressStats(f"a{n}" + "x" * 500) for n in range(100)]
+    facts = NodeStats(bus=BusStats(AddressStats(""), many))
 
-    text = reporter.written(facts)
+    text = node_status.encode_status(facts)
 
-    kept = msgspec.json.decode(text, type=NodeFacts).bus
+    kept = msgspec.json.decode(text, type=NodeStats).bus
     assert len(text) <= 5_000
     assert 0 < len(kept.addresses) < 100
     assert len(kept.addresses) + kept.rest == 100

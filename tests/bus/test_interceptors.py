@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.bus import EventBus, RequestFailed
-from tests.bus.hearing import Ear, turns
+from kue.bus import EventBus, Interceptor, Message, Proceed, RequestFailed
+from kue.bus.interceptors import InterceptorChain as Chain
+from tests.bus.hearing import listen, turns
 
-if TYPE_CHECKING:
-    from kue.bus import Message, Proceed
+
+@pytest.fixture(params=["outbound", "inbound"])
+def chain(request: pytest.FixtureRequest, bus: EventBus) -> Chain:
+    chain: Chain = getattr(bus, request.param)
+    return chain
+
+
+def noting(seen: list[object], name: object = None) -> Interceptor:
+    """Return an interceptor that writes down its name, or else the body."""
+
+    def note(message: Message, proceed: Proceed) -> None:
+        seen.append(name or message.body)
+        proceed()
+
+    return note
 
 
 async def test_interceptors_see_messages_in_the_order_they_were_added(
     bus: EventBus,
 ) -> None:
-    seen: list[str] = []
-    ear = Ear()
-    bus.consumer("news", ear)
+    seen: list[object] = []
+    ear = listen(bus, "news")
     for name in ("first", "second"):
-
-        def note(message: Message, proceed: Proceed, name: str = name) -> None:
-            seen.append(name)
-            proceed()
-
-        bus.outbound.add(note)
+        bus.outbound.add(noting(seen, name))
 
     bus.send("news", 1)
     await ear.hears(1)
@@ -33,16 +39,14 @@ async def test_interceptors_see_messages_in_the_order_they_were_added(
     assert seen == ["first", "second"]
 
 
-@pytest.mark.parametrize("way", ["outbound", "inbound"])
-async def test_an_interceptor_may_drop_a_message(bus: EventBus, way: str) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+async def test_an_interceptor_may_drop_a_message(bus: EventBus, chain: Chain) -> None:
+    ear = listen(bus, "news")
 
     def drop_odd(message: Message, proceed: Proceed) -> None:
         if message.body % 2 == 0:
             proceed()
 
-    getattr(bus, way).add(drop_odd)
+    chain.add(drop_odd)
 
     for number in range(5):
         bus.publish("news", number)
@@ -50,16 +54,14 @@ async def test_an_interceptor_may_drop_a_message(bus: EventBus, way: str) -> Non
     assert await ear.hears(3) == [0, 2, 4]
 
 
-@pytest.mark.parametrize("way", ["outbound", "inbound"])
-async def test_an_interceptor_may_add_headers(bus: EventBus, way: str) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+async def test_an_interceptor_may_add_headers(bus: EventBus, chain: Chain) -> None:
+    ear = listen(bus, "news")
 
     def sign(message: Message, proceed: Proceed) -> None:
         message.headers.add("signed", "yes")
         proceed()
 
-    getattr(bus, way).add(sign)
+    chain.add(sign)
 
     bus.publish("news", 1)
     await ear.hears(1)
@@ -67,16 +69,10 @@ async def test_an_interceptor_may_add_headers(bus: EventBus, way: str) -> None:
     assert ear.messages[0].headers["signed"] == "yes"
 
 
-@pytest.mark.parametrize("way", ["outbound", "inbound"])
-async def test_replies_pass_as_well(bus: EventBus, way: str) -> None:
+async def test_replies_pass_as_well(bus: EventBus, chain: Chain) -> None:
     seen: list[object] = []
     bus.consumer("ask", lambda message: message.reply("answer"))
-
-    def note(message: Message, proceed: Proceed) -> None:
-        seen.append(message.body)
-        proceed()
-
-    getattr(bus, way).add(note)
+    chain.add(noting(seen))
 
     await bus.request("ask", "question")
 
@@ -92,34 +88,25 @@ async def test_a_request_that_is_dropped_times_out(bus: EventBus) -> None:
 
 
 async def test_inbound_interceptors_see_each_delivery(bus: EventBus) -> None:
-    seen: list[str] = []
-    ears = [Ear(), Ear()]
-    for ear in ears:
-        bus.consumer("news", ear)
+    seen: list[object] = []
+    for _ in range(2):
+        listen(bus, "news")
+    bus.inbound.add(noting(seen))
 
-    def note(message: Message, proceed: Proceed) -> None:
-        seen.append(message.address)
-        proceed()
-
-    bus.inbound.add(note)
-
-    bus.publish("news")
+    bus.publish("news", 1)
     await turns()
 
-    assert seen == ["news", "news"]
+    assert seen == [1, 1]
 
 
-@pytest.mark.parametrize("way", ["outbound", "inbound"])
 async def test_an_interceptor_that_raises_drops_the_message_and_is_logged(
-    bus: EventBus, way: str, caplog: pytest.LogCaptureFixture
+    bus: EventBus, chain: Chain, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     def broken(message: Message, proceed: Proceed) -> None:
         raise RuntimeError("on purpose")
 
-    chain = getattr(bus, way)
     chain.add(broken)
     bus.publish("news", 1)
     await turns()
@@ -129,3 +116,19 @@ async def test_an_interceptor_that_raises_drops_the_message_and_is_logged(
 
     assert await ear.hears(1) == [2]
     assert "an interceptor failed for news" in caplog.text
+
+
+async def test_an_interceptor_that_was_removed_sees_nothing_more(bus: EventBus) -> None:
+    seen: list[object] = []
+    watch = noting(seen)
+    bus.outbound.add(watch)
+    bus.inbound.add(watch)
+    ear = listen(bus, "news")
+    bus.send("news", 1)
+    await ear.hears(1)
+    bus.outbound.remove(watch)
+    bus.inbound.remove(watch)
+    bus.send("news", 2)
+
+    assert await ear.hears(2) == [1, 2]
+    assert seen == [1, 1]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.bus.hearing import Ear
-from tests.bus.nodes import knows
-
-if TYPE_CHECKING:
-    from kue.bus import EventBus, Message
-    from tests.bus.nodes import Nodes
-    from tests.bus.threads import Loop
+from kue.bus import EventBus, Message
+from tests.bus.hearing import Ear, listen
+from tests.bus.nodes import Nodes, listen_ready
+from tests.bus.threads import Loop
 
 
 async def test_a_handler_runs_in_the_loop_it_was_registered_in(
@@ -37,8 +34,7 @@ async def test_a_handler_runs_in_the_loop_it_was_registered_in(
 
 
 async def test_order_is_kept_between_loops(bus: EventBus, other: Loop) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     async def send() -> None:
         for number in range(1000):
@@ -66,8 +62,7 @@ async def test_two_loops_ask_each_other(bus: EventBus, other: Loop) -> None:
 
 
 async def test_a_thread_without_a_loop_can_send(bus: EventBus) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     await asyncio.to_thread(bus.send, "news", 1)
 
@@ -97,8 +92,7 @@ async def test_a_loop_that_is_gone_stops_nobody(bus: EventBus, other: Loop) -> N
 
     await other.run(register)
     other.stop()
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     bus.publish("news", 1)
 
@@ -107,9 +101,7 @@ async def test_a_loop_that_is_gone_stops_nobody(bus: EventBus, other: Loop) -> N
 
 async def test_any_loop_may_use_a_bus_of_many_nodes(nodes: Nodes, other: Loop) -> None:
     a, b = await nodes.several(2)
-    ear = Ear()
-    await a.consumer("here", ear).ready()
-    await knows(b, "here", 1)
+    ear = await listen_ready(a, "here", known_to=b)
 
     async def elsewhere() -> Any:
         await b.consumer("there", lambda message: message.reply("yes")).ready()

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.cluster.redis import RedisCluster
+from kue.bus import Message
 from tests.bus.hearing import Ear
-from tests.bus.nodes import Nodes, knows
+from tests.bus.nodes import Nodes, knows, listen_ready, redis_manager
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.bus import EventBus, Message
-
-
-def manager(bus: EventBus) -> RedisCluster:
-    assert isinstance(bus._cluster, RedisCluster)
-    return bus._cluster
 
 
 async def test_a_request_that_comes_home_from_a_dead_node_is_answered(
@@ -40,11 +30,10 @@ async def test_a_request_that_comes_home_from_a_dead_node_is_answered(
         message.reply("from home")
 
     # b hears nothing any more, and nobody knows.
-    cluster = manager(b)
-    for task in (cluster._listening, *cluster._tasks):
-        assert task is not None
+    cluster = redis_manager(b)
+    for task in cluster._background._tasks:
         task.cancel()
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    root = redis_nodes.root
     with redis_server.client() as client:
         send: Any = client.execute_command
         channel = f"{root}:to:{b.node}"
@@ -62,28 +51,22 @@ async def test_a_request_that_comes_home_from_a_dead_node_is_answered(
 
 
 async def test_a_redis_that_forgot_the_last_changes_is_followed_again(
-    tmp_path: Path, prefix: str
+    own_nodes: Nodes, own_redis: RedisServer
 ) -> None:
     """It comes back with an older dump, and numbers that everyone has seen before."""
-    server = RedisServer(tmp_path)
-    nodes = Nodes(server.url, prefix)
-    try:
-        a, b = await nodes.several(2)
-        with server.client() as client:
-            client.save()
-        for number in range(30):
-            await b.consumer(f"at-{number}", Ear()).ready()
-        await knows(a, "at-29", 1)
+    a, b = await own_nodes.several(2)
+    with own_redis.client() as client:
+        client.save()
+    for number in range(30):
+        await b.consumer(f"at-{number}", Ear()).ready()
+    await knows(a, "at-29", 1)
 
-        server.kill()
-        await asyncio.to_thread(server.restart)
-        await b.consumer("late", Ear()).ready()
+    own_redis.kill()
+    await asyncio.to_thread(own_redis.restart)
+    await b.consumer("late", Ear()).ready()
 
-        await knows(a, "late", 1)
-        await knows(a, "at-29", 1)
-    finally:
-        await nodes.close()
-        server.stop()
+    await knows(a, "late", 1)
+    await knows(a, "at-29", 1)
 
 
 async def test_an_answer_that_is_older_than_what_is_known_changes_nothing(
@@ -91,11 +74,11 @@ async def test_an_answer_that_is_older_than_what_is_known_changes_nothing(
 ) -> None:
     """A consumer went while the cluster was asked about its address."""
     a, b = await redis_nodes.several(2)
-    cluster = manager(a)
+    cluster = redis_manager(a)
     with redis_server.client() as client:
-        client.sadd(f"{{{redis_nodes.prefix}:bus}}:at:{b.node}", "gone")
+        client.sadd(f"{redis_nodes.root}:at:{b.node}", "gone")
     # As if the change that took it away had been heard before the answer.
-    cluster._mirror.number += 1
+    cluster._table.number += 1
 
     assert list(await cluster.look_up("gone")) == []
 
@@ -104,14 +87,12 @@ async def test_a_node_that_was_forgotten_and_goes_on_has_lost_nothing(
     redis_nodes: Nodes, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await a.consumer("news", ear).ready()
-    await knows(b, "news", 1)
+    ear = await listen_ready(a, "news", known_to=b)
     for number in range(3):
         b.send("news", number)
         await b.flush()
     await ear.hears(3)
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    root = redis_nodes.root
 
     with redis_server.client() as client:
         client.zadd(f"{root}:nodes", {b.node: 0})
@@ -121,7 +102,7 @@ async def test_a_node_that_was_forgotten_and_goes_on_has_lost_nothing(
     b.send("news", 3)
 
     assert await ear.hears(4) == [0, 1, 2, 3]
-    assert manager(a).lost == 0
+    assert redis_manager(a).lost == 0
 
 
 @pytest.fixture(autouse=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kue.bus import EventBus, Failure, Message, RequestFailed, meter
-from kue.bus.facts import AddressFacts, BusFacts, sums
-from kue.bus.interceptors import Chain
-from kue.bus.meter import Meter
-from kue.bus.requests import Requests
+from kue.bus import EventBus, FailureKind, Message, RequestFailed, metrics
+from kue.bus.interceptors import InterceptorChain
+from kue.bus.metrics import BusMetrics
+from kue.bus.requests import PendingRequests
+from kue.bus.stats import AddressStats, BusStats, sums
 from tests.bus.hearing import Ear, turns
 
 
@@ -26,11 +26,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def counts(clock: Clock) -> Meter:
-    return Meter(Chain(), Requests(), clock)
+def counts(clock: Clock) -> BusMetrics:
+    return BusMetrics(InterceptorChain(), PendingRequests(), clock)
 
 
-def facts_of(bus: EventBus, address: str) -> AddressFacts:
+def facts_of(bus: EventBus, address: str) -> AddressStats:
     [found] = [one for one in bus.meter.facts().addresses if one.address == address]
     return found
 
@@ -95,7 +95,7 @@ async def test_replies_make_no_addresses(bus: EventBus) -> None:
 
 
 async def test_requests_that_wait_are_counted(bus: EventBus) -> None:
-    waiting: list[BusFacts] = []
+    waiting: list[BusStats] = []
 
     def look(message: Message) -> None:
         waiting.append(bus.meter.facts())
@@ -108,10 +108,10 @@ async def test_requests_that_wait_are_counted(bus: EventBus) -> None:
     assert bus.meter.facts().waiting == 0
 
 
-def test_rates_follow_what_happens_and_fade(counts: Meter, clock: Clock) -> None:
+def test_rates_follow_what_happens_and_fade(counts: BusMetrics, clock: Clock) -> None:
     rates = []
     for number in [100] * 30 + [0] * 60:
-        counts.tallies["news"].sent += number
+        counts.counts["news"].sent += number
         clock.now += 1
         [news] = counts.facts().addresses
         rates.append(news.send_rate)
@@ -121,8 +121,8 @@ def test_rates_follow_what_happens_and_fade(counts: Meter, clock: Clock) -> None
     assert rates[-1] == 0
 
 
-def test_replies_of_long_ago_are_forgotten(counts: Meter, clock: Clock) -> None:
-    counts.tallies["who"].answered(0.02)
+def test_replies_of_long_ago_are_forgotten(counts: BusMetrics, clock: Clock) -> None:
+    counts.counts["who"].answered(0.02)
 
     seen = []
     for _ in range(3):
@@ -134,11 +134,11 @@ def test_replies_of_long_ago_are_forgotten(counts: Meter, clock: Clock) -> None:
 
 
 def test_addresses_beyond_the_limit_are_counted_together(
-    counts: Meter, monkeypatch: pytest.MonkeyPatch
+    counts: BusMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meter, "MAX_ADDRESSES", 10)
+    monkeypatch.setattr(metrics, "MAX_ADDRESSES", 10)
     for number in range(25):
-        counts.tallies[f"a{number}"].sent += 1
+        counts.counts[f"a{number}"].sent += 1
 
     facts = counts.facts()
 
@@ -147,32 +147,32 @@ def test_addresses_beyond_the_limit_are_counted_together(
 
 
 def test_addresses_that_nobody_uses_make_room(
-    counts: Meter, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    counts: BusMetrics, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meter, "MAX_ADDRESSES", 10)
-    counts.tallies["held"].consumers = 1
+    monkeypatch.setattr(metrics, "MAX_ADDRESSES", 10)
+    counts.counts["held"].consumers = 1
     for number in range(9):
-        counts.tallies[f"a{number}"].sent += 1
-        counts.tallies[f"a{number}"].failed(Failure.TIMEOUT)
+        counts.counts[f"a{number}"].sent += 1
+        counts.counts[f"a{number}"].failed(FailureKind.TIMEOUT)
     clock.now += 1
     counts.facts()
     clock.now += 1
-    counts.tallies["a3"].sent += 1
+    counts.counts["a3"].sent += 1
 
     facts = counts.facts()
-    counts.tallies["new"].sent += 1
+    counts.counts["new"].sent += 1
 
     assert {one.address for one in facts.addresses} == {"held", "a3"}
     assert (facts.total.sent, facts.total.failures) == (10, {"TIMEOUT": 9})
-    assert "new" in counts.tallies
+    assert "new" in counts.counts
 
 
 def test_the_busiest_addresses_are_told(
-    counts: Meter, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    counts: BusMetrics, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meter, "MAX_TOLD", 3)
+    monkeypatch.setattr(metrics, "MAX_REPORTED", 3)
     for number in range(8):
-        counts.tallies[f"a{number}"].sent += number
+        counts.counts[f"a{number}"].sent += number
     clock.now += 1
 
     facts = counts.facts()
@@ -182,13 +182,13 @@ def test_the_busiest_addresses_are_told(
 
 
 def test_what_nodes_tell_is_added_up() -> None:
-    total = AddressFacts("")
-    here = BusFacts(total, [AddressFacts("news", 2, 10, 4, 1.5, 0.5, {1: 2, 5: 1})])
-    there = BusFacts(
+    total = AddressStats("")
+    here = BusStats(total, [AddressStats("news", 2, 10, 4, 1.5, 0.5, {1: 2, 5: 1})])
+    there = BusStats(
         total,
         [
-            AddressFacts("work", 1, 1, 1, 9.0),
-            AddressFacts("news", 0, 5, 0, 0.5, 0.0, {5: 1}, {"TIMEOUT": 2}),
+            AddressStats("work", 1, 1, 1, 9.0),
+            AddressStats("news", 0, 5, 0, 0.5, 0.0, {5: 1}, {"TIMEOUT": 2}),
         ],
     )
 

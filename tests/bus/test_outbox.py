@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from kue.bus.wire import Batch, Frame, unpack
-from kue.cluster.redis import outbox as module
-from kue.cluster.redis.outbox import Outbox
-from kue.errors import StoreUnavailable
+import pytest
+
+from kue.bus.frames import Batch, Frame, unpack
+from kue.bus.redis import outbox as module
+from kue.bus.redis.outbox import NodeOutbox
+from kue.model.errors import StoreUnavailable
 from tests.bus.hearing import turns
-from tests.unit.patience import until
+from tests.support.patience import until
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
+NUMBERS = [b"%d" % number for number in range(10)]
+Ack = Callable[[], tuple[str, int] | None]
 
 
 def frame(body: bytes) -> Frame:
@@ -45,10 +45,17 @@ class Channel:
         return [frame.body for batch in self.batches for frame in batch.frames]
 
 
+def filled(channel: Channel, *bodies: bytes, ack: Ack = lambda: None) -> NodeOutbox:
+    """Return an outbox with frames that have these bodies."""
+    outbox = NodeOutbox("a", "b", channel, ack)
+    for body in bodies:
+        outbox.put(frame(body))
+    return outbox
+
+
 async def test_what_is_posted_meanwhile_makes_the_next_batch() -> None:
     channel = Channel()
-    outbox = Outbox("a", "b", channel)
-    outbox.put(frame(b"0"))
+    outbox = filled(channel, b"0")
     # The first is on its way now.
     await asyncio.sleep(0)
     for number in range(1, 5):
@@ -63,9 +70,7 @@ async def test_what_is_posted_meanwhile_makes_the_next_batch() -> None:
 async def test_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BATCH_BYTES", 10)
     channel = Channel()
-    outbox = Outbox("a", "b", channel)
-    for size in (4, 4, 4, 50, 1):
-        outbox.put(frame(bytes(size)))
+    outbox = filled(channel, *map(bytes, (4, 4, 4, 50, 1)))
     await outbox.flush()
 
     sizes = [[len(it.body) for it in batch.frames] for batch in channel.batches]
@@ -74,8 +79,7 @@ async def test_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_batch_that_nobody_heard_is_sent_again() -> None:
     channel = Channel(lambda: int(channel.tries > 2))
-    outbox = Outbox("a", "b", channel)
-    outbox.put(frame(b"0"))
+    outbox = filled(channel, b"0")
     await outbox.flush()
 
     assert channel.tries == 3
@@ -84,8 +88,7 @@ async def test_a_batch_that_nobody_heard_is_sent_again() -> None:
 
 async def test_a_closed_outbox_gives_back_what_nobody_heard() -> None:
     channel = Channel(lambda: 0)
-    outbox = Outbox("a", "b", channel)
-    outbox.put(frame(b"0"))
+    outbox = filled(channel, b"0")
     await channel.tried.wait()
     outbox.put(frame(b"1"))
 
@@ -101,8 +104,7 @@ async def test_what_may_have_been_heard_is_not_given_back() -> None:
         raise StoreUnavailable("on purpose")
 
     channel = Channel(away)
-    outbox = Outbox("a", "b", channel)
-    outbox.put(frame(b"0"))
+    outbox = filled(channel, b"0")
     await channel.tried.wait()
     outbox.put(frame(b"1"))
 
@@ -114,7 +116,7 @@ async def test_what_may_have_been_heard_is_not_given_back() -> None:
 async def test_there_is_room_for_so_much_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FRAMES", 3)
     monkeypatch.setattr(module, "MAX_BYTES", 10)
-    outbox = Outbox("a", "b", Channel())
+    outbox = NodeOutbox("a", "b", Channel())
 
     assert outbox.put(frame(bytes(8)))
     assert not outbox.put(frame(bytes(3)))
@@ -129,8 +131,7 @@ async def test_there_is_room_for_so_much_only(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_stream_begins_anew_with_each_outbox() -> None:
     channel = Channel()
     for _ in range(2):
-        outbox = Outbox("a", "b", channel)
-        outbox.put(frame(b"0"))
+        outbox = filled(channel, b"0")
         await outbox.flush()
 
     first, second = channel.batches
@@ -144,13 +145,11 @@ async def test_no_more_than_a_window_is_sent_before_it_was_heard(
     monkeypatch.setattr(module, "WINDOW_FRAMES", 4)
     monkeypatch.setattr(module, "BATCH_FRAMES", 2)
     channel = Channel()
-    outbox = Outbox("a", "b", channel)
-    for number in range(10):
-        outbox.put(frame(b"%d" % number))
+    outbox = filled(channel, *NUMBERS[:10])
 
     await until(lambda: len(channel.bodies) == 4)
     await turns(10)
-    assert len(channel.bodies) == outbox.unsure == 4
+    assert len(channel.bodies) == outbox.unacknowledged == 4
     [stream] = {batch.stream for batch in channel.batches}
     outbox.acknowledge("another stream", 4)
     outbox.acknowledge(stream, 2)
@@ -164,7 +163,7 @@ async def test_no_more_than_a_window_is_sent_before_it_was_heard(
     await until(lambda: len(channel.bodies) == 10)
     await outbox.flush()
 
-    assert channel.bodies == [b"%d" % number for number in range(10)]
+    assert channel.bodies == NUMBERS
     assert [batch.number for batch in channel.batches] == [1, 3, 5, 7, 9]
 
 
@@ -174,9 +173,7 @@ async def test_a_large_frame_waits_until_what_is_on_its_way_was_heard(
     monkeypatch.setattr(module, "WINDOW_BYTES", 100)
     monkeypatch.setattr(module, "BATCH_BYTES", 100)
     channel = Channel()
-    outbox = Outbox("a", "b", channel)
-    for size in (90, 5000, 5000):
-        outbox.put(frame(bytes(size)))
+    outbox = filled(channel, *map(bytes, (90, 5000, 5000)))
 
     await until(lambda: len(channel.batches) == 1)
     await turns(10)
@@ -200,14 +197,13 @@ async def test_a_node_that_says_nothing_is_asked(
     monkeypatch.setattr(module, "BATCH_FRAMES", 1)
     monkeypatch.setattr(module, "_ASK_SECONDS", 0.05)
     channel = Channel()
-    outbox = Outbox("a", "b", channel, lambda: ("theirs", 7))
-    outbox.put(frame(b"0"))
-    outbox.put(frame(b"1"))
+    outbox = filled(channel, b"0", b"1", ack=lambda: ("theirs", 7))
 
     await until(lambda: len(channel.batches) >= 3)
     first, *asking = channel.batches
-    assert [(it.asks, it.number, it.frames) for it in asking[:2]] == [(True, 2, [])] * 2
-    assert {it.heard for it in channel.batches} == {("theirs", 7)}
+    flags = [(it.wants_ack, it.number, it.frames) for it in asking[:2]]
+    assert flags == [(True, 2, [])] * 2
+    assert {it.ack for it in channel.batches} == {("theirs", 7)}
     outbox.acknowledge(first.stream, 1)
     await outbox.flush()
 
@@ -221,13 +217,11 @@ async def test_a_full_window_does_not_keep_a_node_from_saying_what_it_heard(
     monkeypatch.setattr(module, "WINDOW_FRAMES", 1)
     monkeypatch.setattr(module, "BATCH_FRAMES", 1)
     channel = Channel()
-    outbox = Outbox("a", "b", channel, lambda: ("theirs", 7))
-    outbox.put(frame(b"0"))
-    outbox.put(frame(b"1"))
+    outbox = filled(channel, b"0", b"1", ack=lambda: ("theirs", 7))
     await until(lambda: len(channel.batches) == 1)
     await turns(10)
 
-    outbox.tell()
+    outbox.send_ack()
     await until(lambda: len(channel.batches) == 2)
 
     assert channel.batches[1].frames == []
@@ -236,9 +230,9 @@ async def test_a_full_window_does_not_keep_a_node_from_saying_what_it_heard(
 
 async def test_what_was_heard_is_said_once_where_nobody_listens() -> None:
     channel = Channel(lambda: 0)
-    outbox = Outbox("a", "b", channel)
+    outbox = NodeOutbox("a", "b", channel)
 
-    outbox.tell()
+    outbox.send_ack()
     await outbox.flush()
 
     assert channel.tries == 1
@@ -251,19 +245,17 @@ async def test_word_that_comes_twice_in_a_turn_or_too_late_is_no_error(
     monkeypatch.setattr(module, "WINDOW_FRAMES", 2)
     monkeypatch.setattr(module, "BATCH_FRAMES", 1)
     channel = Channel()
-    outbox = Outbox("a", "b", channel)
-    for number in range(8):
-        outbox.put(frame(b"%d" % number))
-    await until(lambda: outbox._word is not None)
+    outbox = filled(channel, *NUMBERS[:8])
+    await until(lambda: outbox._wakeup is not None)
     [stream] = {batch.stream for batch in channel.batches}
 
     outbox.acknowledge(stream, 1)
     outbox.acknowledge(stream, 2)
-    outbox.tell()
-    await until(lambda: outbox.unsure == 2 and outbox._word is not None)
-    assert outbox._word is not None
+    outbox.send_ack()
+    await until(lambda: outbox.unacknowledged == 2 and outbox._wakeup is not None)
+    assert outbox._wakeup is not None
     # As when the task is cancelled: it hears of it a turn later.
-    outbox._word.cancel()
+    outbox._wakeup.cancel()
     outbox.acknowledge(stream, 3)
     await outbox.abandon()
 

@@ -4,66 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from kue.bus import Failure, RequestFailed
-from tests.bus.hearing import Ear
-from tests.bus.nodes import Nodes, knows
+from kue.bus import EventBus, FailureKind, RequestFailed
+from tests.bus.hearing import failure_of
+from tests.bus.nodes import Nodes, knows, listen_ready
 from tests.faults.processes import Process
+from tests.support.patience import until
 from tests.support.servers import SLOTS, RedisCluster, RedisServer
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from kue.bus import EventBus
 
 PROGRAM = "tests.bus.program"
 
 
-class Others:
+class Others(AsyncExitStack):
     """Nodes in processes of their own."""
 
     def __init__(self, nodes: Nodes) -> None:
+        super().__init__()
         self._nodes = nodes
-        self._stack = AsyncExitStack()
         self.processes: dict[str, Process] = {}
 
     async def start(self, count: int) -> list[str]:
         """Start some; return their node names."""
+        where = (self._nodes.url, self._nodes.prefix)
         begun = [
-            self._stack.enter_async_context(
-                Process(
-                    "serve", self._nodes.url, self._nodes.prefix, "n", program=PROGRAM
-                )
-            )
+            self.enter_async_context(Process("serve", *where, "n", program=PROGRAM))
             for _ in range(count)
         ]
         for process in await asyncio.gather(*begun):
             self.processes[await process.line()] = process
         return list(self.processes)
 
-    async def close(self) -> None:
-        await self._stack.aclose()
+    async def join(self, count: int) -> tuple[EventBus, list[str]]:
+        """Start some; return a bus here that knows them, and their node names."""
+        names = await self.start(count)
+        bus = await self._nodes.new()
+        await joined(bus, count)
+        return bus, names
 
 
 @pytest.fixture
 async def others(redis_nodes: Nodes) -> AsyncIterator[Others]:
-    others = Others(redis_nodes)
-    yield others
-    await others.close()
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    """A Redis that only this test uses, and may restart."""
-    server = RedisServer(tmp_path)
-    yield server
-    server.stop()
+    async with Others(redis_nodes) as others:
+        yield others
 
 
 async def lines(process: Process, count: int) -> list[str]:
@@ -76,11 +63,9 @@ async def joined(bus: EventBus, count: int) -> None:
 
 
 async def test_processes_share_what_is_sent_and_all_hear_what_is_published(
-    redis_nodes: Nodes, others: Others
+    others: Others,
 ) -> None:
-    names = await others.start(3)
-    bus = await redis_nodes.new()
-    await joined(bus, 3)
+    bus, names = await others.join(3)
 
     replies = [(await bus.request("who")).body for _ in range(9)]
     for number in range(6):
@@ -116,10 +101,8 @@ async def test_three_processes_and_their_consumers_take_exact_turns(
     assert sorted(firsts) == [0, 1, 2]
 
 
-async def test_processes_ask_each_other(redis_nodes: Nodes, others: Others) -> None:
-    first, second = await others.start(2)
-    bus = await redis_nodes.new()
-    await joined(bus, 2)
+async def test_processes_ask_each_other(others: Others) -> None:
+    bus, [first, second] = await others.join(2)
     await bus.consumer("here", lambda message: message.reply("from here")).ready()
 
     assert (await bus.request("ask back", "here")).body == "from here"
@@ -130,32 +113,22 @@ async def test_processes_ask_each_other(redis_nodes: Nodes, others: Others) -> N
 @pytest.mark.parametrize("nodes", ["redis", "redis-cluster"], indirect=True)
 async def test_a_killed_node_is_noticed_and_its_requests_fail(nodes: Nodes) -> None:
     """Long before the 30 s of their timeout."""
-    others = Others(nodes)
-    try:
-        await kill_one_that_was_asked(nodes, others)
-    finally:
-        await others.close()
+    async with Others(nodes) as others:
+        bus, [name] = await others.join(1)
+        asked = asyncio.create_task(bus.request("deaf"), name="ask")
+        process = others.processes[name]
+        assert await process.line() == "asked"
 
+        began = time.monotonic()
+        process.kill()
+        failure = await failure_of(asked, f"Node {name} left before")
+        took = time.monotonic() - began
 
-async def kill_one_that_was_asked(nodes: Nodes, others: Others) -> None:
-    [name] = await others.start(1)
-    bus = await nodes.new()
-    await joined(bus, 1)
-    asked = asyncio.create_task(bus.request("deaf"), name="ask")
-    process = others.processes[name]
-    assert await process.line() == "asked"
-
-    began = time.monotonic()
-    process.kill()
-    with pytest.raises(RequestFailed, match=f"Node {name} left before") as failed:
-        await asked
-    took = time.monotonic() - began
-
-    assert failed.value.kind is Failure.ERROR
-    assert bus.nodes == {bus.node}
-    assert took < 10
-    with pytest.raises(RequestFailed, match="No handlers for address who"):
-        await bus.request("who")
+        assert failure.kind is FailureKind.ERROR
+        assert bus.nodes == {bus.node}
+        assert took < 10
+        with pytest.raises(RequestFailed, match="No handlers for address who"):
+            await bus.request("who")
 
 
 async def test_a_killed_node_is_removed_by_one_survivor(
@@ -165,7 +138,7 @@ async def test_a_killed_node_is_removed_by_one_survivor(
     survivors = [await redis_nodes.new() for _ in range(3)]
     for bus in survivors:
         await until(lambda bus=bus: len(bus.nodes) == 4)  # type: ignore[misc]
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    root = redis_nodes.root
     with redis_server.client() as client:
         before = int(client.get(f"{root}:number") or 0)
 
@@ -180,12 +153,10 @@ async def test_a_killed_node_is_removed_by_one_survivor(
 
 
 async def test_what_is_sent_to_a_node_that_is_dead_goes_to_another(
-    redis_nodes: Nodes, others: Others
+    others: Others,
 ) -> None:
     """Nobody has noticed yet, and nothing is lost all the same."""
-    names = await others.start(3)
-    bus = await redis_nodes.new()
-    await joined(bus, 3)
+    bus, names = await others.join(3)
     dead = others.processes.pop(names[0])
 
     dead.kill()
@@ -210,12 +181,8 @@ async def test_what_is_sent_to_a_node_that_is_dead_goes_to_another(
     assert sorted(heard) == sorted(f"work {n}" for n in range(90))
 
 
-async def test_live_nodes_miss_nothing_while_another_dies(
-    redis_nodes: Nodes, others: Others
-) -> None:
-    names = await others.start(3)
-    bus = await redis_nodes.new()
-    await joined(bus, 3)
+async def test_live_nodes_miss_nothing_while_another_dies(others: Others) -> None:
+    bus, names = await others.join(3)
     dead = others.processes.pop(names[0])
 
     for number in range(2000):
@@ -230,11 +197,9 @@ async def test_live_nodes_miss_nothing_while_another_dies(
 
 
 async def test_a_frozen_node_is_given_up_and_comes_back_by_itself(
-    redis_nodes: Nodes, others: Others
+    others: Others,
 ) -> None:
-    [name] = await others.start(1)
-    bus = await redis_nodes.new()
-    await joined(bus, 1)
+    bus, [name] = await others.join(1)
     process = others.processes[name]
 
     process.freeze()
@@ -246,16 +211,13 @@ async def test_a_frozen_node_is_given_up_and_comes_back_by_itself(
 
 
 async def test_a_restart_of_redis_brings_everyone_back(
-    own_redis: RedisServer, prefix: str
+    own_nodes: Nodes, own_redis: RedisServer
 ) -> None:
     """It keeps nothing on disk: all there was is gone, and written down anew."""
-    nodes = Nodes(own_redis.url, prefix)
-    others = Others(nodes)
-    try:
+    async with Others(own_nodes) as others:
         names = await others.start(2)
-        bus = await nodes.new()
-        ear = Ear()
-        await bus.consumer("here", ear).ready()
+        bus = await own_nodes.new()
+        await listen_ready(bus, "here")
         await joined(bus, 2)
 
         own_redis.kill()
@@ -267,33 +229,25 @@ async def test_a_restart_of_redis_brings_everyone_back(
         for process in others.processes.values():
             assert await process.line() == "news 1"
         with own_redis.client() as client:
-            await until(lambda: client.zcard(f"{{{prefix}:bus}}:nodes") == 3)
+            await until(lambda: client.zcard(f"{own_nodes.root}:nodes") == 3)
             for name in (*names, bus.node):
-                assert client.exists(f"{{{prefix}:bus}}:at:{name}") == 1
-    finally:
-        await nodes.close()
-        await others.close()
+                assert client.exists(f"{own_nodes.root}:at:{name}") == 1
 
 
 async def test_a_request_survives_a_restart_of_redis(
-    own_redis: RedisServer, prefix: str
+    own_nodes: Nodes, own_redis: RedisServer
 ) -> None:
     """Asked before, answered after: who asks is not told that the other is gone."""
-    nodes = Nodes(own_redis.url, prefix)
-    try:
-        a, b = await nodes.several(2)
-        ear = Ear()
-        await b.consumer("slow", ear).ready()
-        asked = asyncio.create_task(a.request("slow"), name="ask")
-        await ear.hears(1)
+    a, b = await own_nodes.several(2)
+    ear = await listen_ready(b, "slow")
+    asked = asyncio.create_task(a.request("slow"), name="ask")
+    await ear.hears(1)
 
-        own_redis.kill()
-        await asyncio.to_thread(own_redis.restart)
-        ear.messages[0].reply("here you are")
+    own_redis.kill()
+    await asyncio.to_thread(own_redis.restart)
+    ear.messages[0].reply("here you are")
 
-        assert (await asked).body == "here you are"
-    finally:
-        await nodes.close()
+    assert (await asked).body == "here you are"
 
 
 async def test_a_redis_cluster_that_loses_the_node_of_the_bus_finds_it_again(

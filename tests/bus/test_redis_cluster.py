@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+import redis
 
-from kue.bus import EventBus, Failure, RequestFailed, wire
-from kue.bus.wire import Batch, Frame, pack
-from kue.cluster.redis import RedisCluster
-from kue.cluster.redis import outbox as outboxes
-from kue.cluster.redis.scripts import PACKAGE
-from kue.errors import ConfigError, StoreRefused, StoreUnavailable
+from kue.bus import EventBus, FailureKind
+from kue.bus import frames as wire
+from kue.bus.frames import Batch, Frame, pack
+from kue.bus.redis import RedisCluster
+from kue.bus.redis import outbox as outboxes
+from kue.bus.redis.scripts import PACKAGE
+from kue.model.errors import ConfigError, StoreRefused, StoreUnavailable
 from kue.store.redis import scripts
-from tests.bus.hearing import Ear
-from tests.bus.nodes import Nodes, knows
+from tests.bus.hearing import Ear, failure_of, listen
+from tests.bus.nodes import Nodes, knows, listen_ready, redis_manager
+from tests.support.patience import until
 from tests.support.servers import RedisServer, free_port
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import redis
-
-
-def manager(bus: EventBus) -> RedisCluster:
-    assert isinstance(bus._cluster, RedisCluster)
-    return bus._cluster
 
 
 def spublish(client: redis.Redis, channel: str, message: bytes) -> int:
@@ -40,9 +32,7 @@ async def test_a_lost_subscription_is_taken_up_again(
     redis_nodes: Nodes, redis_server: RedisServer
 ) -> None:
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    await knows(a, "news", 1)
+    ear = await listen_ready(b, "news", known_to=a)
 
     with redis_server.client() as client:
         client.client_kill_filter(_type="pubsub")
@@ -91,9 +81,8 @@ async def test_a_node_that_was_removed_joins_again(
     redis_nodes: Nodes, redis_server: RedisServer
 ) -> None:
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    ear = await listen_ready(b, "news")
+    root = redis_nodes.root
     with redis_server.client() as client:
         client.zrem(f"{root}:nodes", b.node)
         client.delete(f"{root}:at:{b.node}")
@@ -108,9 +97,8 @@ async def test_a_batch_that_comes_twice_is_heard_once(
     redis_nodes: Nodes, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus = await redis_nodes.new()
-    ear = Ear()
-    bus.consumer("news", ear)
-    channel = f"{{{redis_nodes.prefix}:bus}}:to:{bus.node}"
+    ear = listen(bus, "news")
+    channel = f"{redis_nodes.root}:to:{bus.node}"
 
     def batch(number: int, stream: str = "s1") -> bytes:
         frame = Frame("news", b"%d" % number, "json", True)
@@ -124,7 +112,7 @@ async def test_a_batch_that_comes_twice_is_heard_once(
 
     assert ear.bodies == [1, 2, 3, 6, 1]
     # Told, because nothing else would tell.
-    assert manager(bus).lost == 2
+    assert redis_manager(bus).lost == 2
     assert "2 messages from node ghost are lost" in caplog.text
 
 
@@ -137,7 +125,7 @@ async def test_what_cannot_be_read_is_logged_and_left(
 ) -> None:
     a, b = await redis_nodes.several(2)
     ear = Ear()
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    root = redis_nodes.root
 
     with redis_server.client() as client:
         spublish(client, f"{root}:to:{b.node}", junk)
@@ -147,7 +135,7 @@ async def test_what_cannot_be_read_is_logged_and_left(
     a.send("news", 1)
 
     assert await ear.hears(1) == [1]
-    assert "the bus heard what it cannot read" in caplog.text
+    assert "the bus received an unreadable message" in caplog.text
 
 
 async def test_a_message_that_breaks_takes_none_of_its_batch_with_it(
@@ -155,9 +143,8 @@ async def test_a_message_that_breaks_takes_none_of_its_batch_with_it(
 ) -> None:
     """Whoever sent it asks for a reply where none can be sent."""
     bus = await redis_nodes.new()
-    ear = Ear()
-    bus.consumer("news", ear)
-    channel = f"{{{redis_nodes.prefix}:bus}}:to:{bus.node}"
+    ear = listen(bus, "news")
+    channel = f"{redis_nodes.root}:to:{bus.node}"
     frames = [
         Frame("nobody", b"1", "json", True, "x" * 2000),
         Frame("news", b"2", "json", True),
@@ -167,7 +154,7 @@ async def test_a_message_that_breaks_takes_none_of_its_batch_with_it(
         spublish(client, channel, pack(Batch("ghost", "s1", 1, frames)))
 
     assert await ear.hears(1) == [2]
-    assert "the bus heard what it cannot read" in caplog.text
+    assert "the bus received an unreadable message" in caplog.text
 
 
 async def test_a_node_that_is_deaf_does_not_join_before_it_listens(
@@ -175,10 +162,10 @@ async def test_a_node_that_is_deaf_does_not_join_before_it_listens(
 ) -> None:
     """It would be taken for dead again at once."""
     bus = await redis_nodes.new()
-    root = f"{{{redis_nodes.prefix}:bus}}"
+    root = redis_nodes.root
     with redis_server.client() as client:
         ask: Any = client.execute_command
-        beat = ("EVAL", scripts.load("beat", PACKAGE).source, 1, root)
+        beat = ("EVAL", scripts.load("node_heartbeat", PACKAGE).source, 1, root)
 
         assert ask(*beat, "deaf", 1000, 300) == b"DEAF"
         client.zrem(f"{root}:nodes", bus.node)
@@ -195,26 +182,22 @@ async def test_what_finds_no_room_is_given_up_and_told(
 ) -> None:
     monkeypatch.setattr(outboxes, "MAX_FRAMES", 10)
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    await knows(a, "news", 1)
+    ear = await listen_ready(b, "news", known_to=a)
 
     for number in range(10):
         a.send("news", number)
-    with pytest.raises(Exception, match="too much waits to be sent to node"):
+    with pytest.raises(Exception, match="the outbox for node"):
         await a.request("news", 10)
     a.send("news", 11)
 
     assert await ear.hears(10) == list(range(10))
-    assert manager(a).given_up == 2
+    assert redis_manager(a).given_up == 2
     assert caplog.text.count("messages are lost, the first to news") == 1
 
 
 async def test_a_flood_to_another_node_arrives(redis_nodes: Nodes) -> None:
     a, b = await redis_nodes.several(2)
-    ear = Ear()
-    await b.consumer("news", ear).ready()
-    await knows(a, "news", 1)
+    ear = await listen_ready(b, "news", known_to=a)
 
     for number in range(100_000):
         a.send("news", number)
@@ -236,10 +219,10 @@ async def test_clusters_of_other_prefixes_are_others(
 async def test_a_redis_that_is_not_there_is_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kue.cluster.redis.manager._BUDGET_SECONDS", 0.3)
+    monkeypatch.setattr("kue.bus.redis.cluster._BUDGET_SECONDS", 0.3)
     bus = EventBus(RedisCluster(f"redis://127.0.0.1:{free_port()}/0"))
 
-    with pytest.raises(StoreUnavailable, match="could not be listened to in time"):
+    with pytest.raises(StoreUnavailable, match="could not subscribe to"):
         await bus.start()
 
 
@@ -251,64 +234,44 @@ async def test_a_password_that_is_wrong_is_told_of(redis_server: RedisServer) ->
         await bus.start()
 
 
-async def test_a_redis_that_is_full_still_carries_the_bus(
-    tmp_path: Path, prefix: str
-) -> None:
-    server = RedisServer(tmp_path, config={"maxmemory": "1"})
-    nodes = Nodes(server.url, prefix)
-    try:
-        a, b = await nodes.several(2)
-        await b.consumer("ask", lambda message: message.reply("yes")).ready()
+@pytest.mark.parametrize("own_redis", [{"maxmemory": "1"}], indirect=True)
+async def test_a_redis_that_is_full_still_carries_the_bus(own_nodes: Nodes) -> None:
+    a, b = await own_nodes.several(2)
+    await b.consumer("ask", lambda message: message.reply("yes")).ready()
 
-        assert (await a.request("ask")).body == "yes"
-    finally:
-        await nodes.close()
-        server.stop()
+    assert (await a.request("ask")).body == "yes"
 
 
 async def test_an_outage_is_told_when_it_begins_and_when_it_ends(
-    tmp_path: Path, prefix: str, caplog: pytest.LogCaptureFixture
+    own_nodes: Nodes, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = RedisServer(tmp_path)
-    nodes = Nodes(server.url, prefix)
-    try:
-        bus = await nodes.new()
-        server.kill()
-        await until(lambda: "the bus lost its cluster" in caplog.text)
-        await asyncio.to_thread(server.restart)
-        await until(lambda: "the bus has its cluster again after" in caplog.text)
-        assert caplog.text.count("the bus lost its cluster") == 1
-        assert bus.nodes == {bus.node}
-    finally:
-        await nodes.close()
-        server.stop()
+    bus = await own_nodes.new()
+    own_redis.kill()
+    await until(lambda: "the bus lost its cluster" in caplog.text)
+    await asyncio.to_thread(own_redis.restart)
+    await until(lambda: "the bus rejoined its cluster after" in caplog.text)
+    assert caplog.text.count("the bus lost its cluster") == 1
+    assert bus.nodes == {bus.node}
 
 
 async def test_a_request_while_redis_is_away_fails_in_time(
-    tmp_path: Path, prefix: str
+    own_nodes: Nodes, own_redis: RedisServer
 ) -> None:
     """To an address that is known, and to one that would have to be asked about."""
-    server = RedisServer(tmp_path)
-    nodes = Nodes(server.url, prefix)
-    try:
-        a, b = await nodes.several(2)
-        await b.consumer("ask", lambda message: message.reply("yes")).ready()
-        await knows(a, "ask", 1)
-        server.kill()
+    a, b = await own_nodes.several(2)
+    await b.consumer("ask", lambda message: message.reply("yes")).ready()
+    await knows(a, "ask", 1)
+    own_redis.kill()
 
-        for address in ("ask", "unknown"):
-            with pytest.raises(RequestFailed) as failed:
-                await a.request(address, timeout=0.2)
-            assert failed.value.kind is Failure.TIMEOUT
-        assert a.waiting == 0
-    finally:
-        await nodes.close()
-        server.stop()
+    for address in ("ask", "unknown"):
+        failure = await failure_of(a.request(address, timeout=0.2))
+        assert failure.kind is FailureKind.TIMEOUT
+    assert a.waiting == 0
 
 
 def test_a_beat_is_shorter_than_the_lease() -> None:
     with pytest.raises(ValueError, match="must be shorter than lease"):
-        RedisCluster("redis://localhost", beat=5, lease=5)
+        RedisCluster("redis://localhost", heartbeat=5, lease=5)
 
 
 def test_a_url_that_makes_no_sense_is_refused() -> None:

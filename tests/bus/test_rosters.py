@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
-from kue.bus import local_roster
-from kue.bus.local import LocalNode
-from kue.bus.roster import MAX_DUTIES, Entry, Roster, View
-from kue.cluster.redis import RedisCluster
-from kue.cluster.redis import roster as redis_roster
-
-if TYPE_CHECKING:
-    import pytest
-
-    from kue.bus import EventBus
-    from tests.bus.nodes import Nodes
+from kue.bus import EventBus, local_cluster
+from kue.bus.failover_duties import MAX_DUTIES, AssignmentResult, Assignments, GroupView
+from kue.bus.local_cluster import LocalNode
+from kue.bus.redis import RedisCluster
+from kue.bus.redis import failover_duties as redis_roster
+from tests.bus.nodes import Nodes
 
 RECORD = b'{"do":"it"}'
 
 
-def roster_of(bus: EventBus, group: str = "a") -> Roster:
+def roster_of(bus: EventBus, group: str = "a") -> Assignments:
     assert bus.cluster is not None
     return bus.cluster.roster(group)
 
 
-async def look(roster: Roster, *, quorum: int = 1, grace: float = 0.0) -> View:
+async def look(
+    roster: Assignments, *, quorum: int = 1, grace: float = 0.0
+) -> GroupView:
     view = await roster.survey(quorum=quorum, grace=grace)
     assert view is not None
     return view
 
 
-async def duties(rosters: list[Roster]) -> list[str]:
+async def duties(rosters: list[Assignments]) -> list[str]:
     """Return the duties of all, each as often as someone has it."""
     return [it for each in rosters for it in (await look(each)).duties]
 
@@ -40,7 +37,7 @@ async def be_removed(bus: EventBus) -> None:
     cluster = bus.cluster
     if isinstance(cluster, RedisCluster):
         # Nobody hears of it, so that it does not join again at once.
-        await cluster._run("leave", cluster.node, "{}")
+        await cluster._run("node_leave", cluster.node, "{}")
     else:
         assert isinstance(cluster, LocalNode)
         cluster.vanish()
@@ -49,13 +46,13 @@ async def be_removed(bus: EventBus) -> None:
 async def test_a_duty_is_its_nodes(nodes: Nodes) -> None:
     a, b = [roster_of(bus) for bus in await nodes.several(2)]
 
-    assert await a.enter("1", RECORD) is Entry.OK
-    assert await b.enter("1", RECORD) is Entry.TAKEN
-    assert await a.enter("1", RECORD) is Entry.OK
+    assert await a.enter("1", RECORD) is AssignmentResult.OK
+    assert await b.enter("1", RECORD) is AssignmentResult.TAKEN
+    assert await a.enter("1", RECORD) is AssignmentResult.OK
 
-    assert await look(a) == View(1, False, frozenset("1"))
-    assert await look(b) == View(2, False, frozenset())
-    assert await look(a) == View(2, False, frozenset("1"))
+    assert await look(a) == GroupView(1, False, frozenset("1"))
+    assert await look(b) == GroupView(2, False, frozenset())
+    assert await look(a) == GroupView(2, False, frozenset("1"))
     assert await b.read(["1", "2"]) == {"1": RECORD}
 
 
@@ -94,9 +91,9 @@ async def test_a_node_must_be_gone_for_a_while(nodes: Nodes) -> None:
     await dead.enter("1", RECORD)
     await buses[0].close()
 
-    assert await look(a, grace=3600) == View(1, True, frozenset())
-    assert await look(a, grace=3600) == View(1, True, frozenset())
-    assert await look(a, grace=0) == View(1, False, frozenset("1"))
+    assert await look(a, grace=3600) == GroupView(1, True, frozenset())
+    assert await look(a, grace=3600) == GroupView(1, True, frozenset())
+    assert await look(a, grace=0) == GroupView(1, False, frozenset("1"))
 
 
 async def test_groups_do_not_take_over_from_each_other(nodes: Nodes) -> None:
@@ -106,9 +103,9 @@ async def test_groups_do_not_take_over_from_each_other(nodes: Nodes) -> None:
     await other.enter("2", RECORD)
     await buses[0].close()
 
-    assert await look(other) == View(1, False, frozenset("2"))
+    assert await look(other) == GroupView(1, False, frozenset("2"))
     late = roster_of(buses[1], "a")
-    assert await look(late) == View(1, False, frozenset("1"))
+    assert await look(late) == GroupView(1, False, frozenset("1"))
 
 
 async def test_what_nobody_is_left_for_waits_for_the_next_node(nodes: Nodes) -> None:
@@ -126,8 +123,8 @@ async def test_below_the_quorum_nothing_is_taken_over(nodes: Nodes) -> None:
     await look(b)
     await buses[0].close()
 
-    assert await look(a, quorum=3) == View(2, False, frozenset())
-    assert await look(b, quorum=3) == View(2, False, frozenset())
+    assert await look(a, quorum=3) == GroupView(2, False, frozenset())
+    assert await look(b, quorum=3) == GroupView(2, False, frozenset())
     assert set(await duties([a, b, a])) == {"1"}
 
 
@@ -139,7 +136,7 @@ async def test_what_a_node_failed_at_goes_to_another(nodes: Nodes) -> None:
     await b.hand_back("1")
     assert (await look(a)).duties == {"1"}
     await a.hand_back("1")
-    assert await look(a) == View(2, False, frozenset())
+    assert await look(a) == GroupView(2, False, frozenset())
     assert (await look(b)).duties == {"1"}
     await b.hand_back("1")
     assert await duties(rosters) == []
@@ -156,7 +153,7 @@ async def test_what_all_failed_at_is_tried_again_later(
     await b.hand_back("1")
     assert await duties([a, b]) == []
 
-    monkeypatch.setattr(local_roster, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(local_cluster, "AGAIN_SECONDS", 0)
     monkeypatch.setattr(redis_roster, "_AGAIN_MS", 0)
 
     assert set(await duties([a, b, a])) == {"1"}
@@ -170,11 +167,11 @@ async def test_a_node_that_leaves_on_purpose_is_not_taken_over_from(
     await leaving.enter("1", RECORD)
     await a.enter("2", RECORD)
     await leaving.resign()
-    assert await look(a) == View(1, False, frozenset("2"))
+    assert await look(a) == GroupView(1, False, frozenset("2"))
     await buses[0].close()
 
-    assert await look(a) == View(1, False, frozenset("2"))
-    assert await a.enter("1", RECORD) is Entry.STRUCK
+    assert await look(a) == GroupView(1, False, frozenset("2"))
+    assert await a.enter("1", RECORD) is AssignmentResult.STRUCK
 
 
 async def test_a_duty_can_be_ended_by_anyone_and_for_good(nodes: Nodes) -> None:
@@ -186,7 +183,7 @@ async def test_a_duty_can_be_ended_by_anyone_and_for_good(nodes: Nodes) -> None:
 
     assert (await look(a)).duties == frozenset()
     assert await a.read(["1"]) == {}
-    assert await a.enter("1", RECORD) is Entry.STRUCK
+    assert await a.enter("1", RECORD) is AssignmentResult.STRUCK
 
 
 async def test_a_node_that_was_taken_over_from_is_told(
@@ -204,14 +201,14 @@ async def test_a_node_that_was_taken_over_from_is_told(
     assert await gone.survey(quorum=1, grace=0) is None
     assert (await look(a)).duties == {"1"}
 
-    assert await gone.enter("1", RECORD) is Entry.TAKEN
+    assert await gone.enter("1", RECORD) is AssignmentResult.TAKEN
 
 
 async def test_a_group_has_so_many_duties_and_no_more(nodes: Nodes) -> None:
     a = roster_of(await nodes.new())
     for number in range(MAX_DUTIES):
-        assert await a.enter(str(number), RECORD) is Entry.OK
+        assert await a.enter(str(number), RECORD) is AssignmentResult.OK
 
-    assert await a.enter("one more", RECORD) is Entry.FULL
+    assert await a.enter("one more", RECORD) is AssignmentResult.FULL
     assert len((await look(a)).duties) == MAX_DUTIES
     assert len(await a.read([str(n) for n in range(MAX_DUTIES)])) == MAX_DUTIES

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 
-from kue.bus import EventBus, Failure, Message, RequestFailed, sampling
-from kue.bus.sampling import MAX_TAKEN, Sampler
-from tests.bus.hearing import Ear
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kue.bus.facts import Sample
+from kue.bus import EventBus, FailureKind, Message, RequestFailed, sampling
+from kue.bus.sampling import MAX_TAKEN, MessageSampler
+from kue.bus.stats import MessageSample
+from tests.bus.hearing import listen
 
 
 @dataclass
@@ -25,23 +22,23 @@ class Order:
 
 
 @pytest.fixture
-def sampler(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sampler]:
+def sampler(bus: EventBus, monkeypatch: pytest.MonkeyPatch) -> Iterator[MessageSampler]:
     """One that never rests, however slow the machine is."""
-    monkeypatch.setattr(sampling, "_REST", 0)
-    sampler = Sampler("n1")
+    monkeypatch.setattr(sampling, "_PAUSE_FACTOR", 0)
+    sampler = MessageSampler("n1")
     bus.outbound.add(sampler)
     yield sampler
     bus.outbound.remove(sampler)
 
 
-def sample_of(bus: EventBus, sampler: Sampler, body: Any) -> Sample:
+def sample_of(bus: EventBus, sampler: MessageSampler, body: Any) -> MessageSample:
     bus.send("news", body)
     [sample] = sampler.take()
     return sample
 
 
 async def test_a_message_is_shown_with_what_matters(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     bus.publish("news", {"to": "ann"}, headers={"Action": "save", "token": "t"})
 
@@ -55,7 +52,7 @@ async def test_a_message_is_shown_with_what_matters(
 
 
 async def test_requests_replies_and_failures_are_told_apart(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     def refuse(message: Message) -> None:
         message.fail(7, "no room")
@@ -68,15 +65,14 @@ async def test_requests_replies_and_failures_are_told_apart(
 
     assert (asked.kind, asked.body) == ("request", 2)
     assert (answered.kind, answered.codec) == ("reply", "failure")
-    kind = Failure.RECIPIENT_FAILURE.name
+    kind = FailureKind.RECIPIENT_FAILURE.name
     assert answered.body == {"failure": kind, "code": 7, "text": "no room"}
 
 
 async def test_no_more_than_a_few_are_kept_and_all_arrive(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     for number in range(50):
         bus.send("news", number)
@@ -87,9 +83,9 @@ async def test_no_more_than_a_few_are_kept_and_all_arrive(
 
 
 async def test_after_a_body_that_took_long_others_pass_unseen(
-    bus: EventBus, sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+    bus: EventBus, sampler: MessageSampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "_REST", 1e9)
+    monkeypatch.setattr(sampling, "_PAUSE_FACTOR", 1e9)
 
     bus.send("news", [{"n": number} for number in range(10_000)])
     bus.send("news", 2)
@@ -98,7 +94,7 @@ async def test_after_a_body_that_took_long_others_pass_unseen(
 
 
 async def test_large_bodies_become_small_and_keep_their_form(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     deep: Any = "bottom"
     for _ in range(20):
@@ -116,7 +112,7 @@ async def test_large_bodies_become_small_and_keep_their_form(
 
 
 async def test_a_body_of_many_small_parts_is_cut(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     body = [[[number] * 25 for number in range(25)] for _ in range(25)]
 
@@ -127,7 +123,7 @@ async def test_a_body_of_many_small_parts_is_cut(
 
 
 async def test_bytes_are_not_shown_and_classes_are(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     bus.codecs.register_default(Order)
 
@@ -139,7 +135,7 @@ async def test_bytes_are_not_shown_and_classes_are(
 
 
 async def test_a_codec_that_fails_does_not_stop_the_message(
-    bus: EventBus, sampler: Sampler
+    bus: EventBus, sampler: MessageSampler
 ) -> None:
     class Broken:
         name = "broken"
@@ -154,8 +150,7 @@ async def test_a_codec_that_fails_does_not_stop_the_message(
             raise ValueError("cannot")
 
     bus.codecs.register(Broken())
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     bus.send("news", 1, codec="broken")
 

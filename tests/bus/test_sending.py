@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.bus import BusClosed, EventBus
-from tests.bus.hearing import Ear, turns
-
-if TYPE_CHECKING:
-    from kue.bus import Message
+from kue.bus import BusClosed, EventBus, Message
+from tests.bus.hearing import Ear, listen, turns
 
 
 async def test_what_is_published_reaches_every_consumer(bus: EventBus) -> None:
@@ -41,8 +38,7 @@ async def test_what_is_sent_reaches_consumers_in_turn(bus: EventBus) -> None:
 
 
 async def test_a_message_says_how_it_was_sent(bus: EventBus) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     bus.send("news")
     bus.publish("news")
@@ -89,8 +85,7 @@ async def test_order_is_kept_for_each_consumer(bus: EventBus) -> None:
 
 
 async def test_no_handler_runs_before_the_sender_has_gone_on(bus: EventBus) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     bus.send("news", 1)
 
@@ -117,8 +112,7 @@ async def test_no_handler_runs_before_the_sender_has_gone_on(bus: EventBus) -> N
     ids=repr,
 )
 async def test_a_body_comes_as_it_was_sent(bus: EventBus, body: object) -> None:
-    ear = Ear()
-    bus.consumer("news", ear)
+    ear = listen(bus, "news")
 
     bus.send("news", body)
 
@@ -193,9 +187,9 @@ async def test_a_handler_sees_the_variables_of_its_registration(bus: EventBus) -
 async def test_an_address_is_text_of_bounded_length(
     bus: EventBus, address: Any
 ) -> None:
-    with pytest.raises(ValueError, match="an address is text of 1 to 1000 letters"):
+    with pytest.raises(ValueError, match="text of 1 to 1000 characters"):
         bus.send(address)
-    with pytest.raises(ValueError, match="an address is text"):
+    with pytest.raises(ValueError, match="an address must be text"):
         bus.consumer(address)
 
 
@@ -245,3 +239,13 @@ async def test_buses_of_one_process_do_not_hear_each_other(bus: EventBus) -> Non
         await other_ear.hears(1)
 
     assert ear.bodies == []
+
+
+async def test_a_bus_knows_whether_it_is_heard(bus: EventBus) -> None:
+    assert not bus.is_heard("here")
+    consumer = bus.consumer("here", Ear())
+    assert bus.is_heard("here")
+
+    consumer.unregister()
+
+    assert not bus.is_heard("here")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 
 class Authority:
-    """A certificate authority in a folder; nobody else has ever heard of it."""
+    """A certificate authority in a folder; nobody else knows it."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -16,10 +18,6 @@ from tests.support.servers import (
     free_port,
     wait_until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 MASTERS = 3
 SHARDS = 4
@@ -108,7 +106,7 @@ class Cluster:
         [owner] = [one for one in masters if _ask(one, "MYID").decode() == owner_id]
 
         def is_forgotten() -> bool:
-            # A node may hear of it once more, from one that has not forgotten.
+            # A node may learn of it once more, from one that has not forgotten.
             known = [server for server in masters if _has_owner(server, slot)]
             for server in known:
                 _ask(server, "DELSLOTS", slot)
@@ -145,7 +143,7 @@ class Cluster:
         wait_until(has_taken_over, "the replica has taken over")
 
     def until_whole(self) -> None:
-        """Wait until all nodes know of all, and replicas hear their masters."""
+        """Wait until all nodes know of all, and replicas follow their masters."""
         wait_until(self._is_whole, "the cluster is whole")
 
     def stop(self) -> None:

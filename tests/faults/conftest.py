@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pytest
+import redis
 
-from kue import settings
+from kue.model import settings
 from kue.store import store_for
-from kue.store.redis import link, producing
+from kue.store.contract import Store
+from kue.store.redis.keys import Keys, root_of
+from kue.store.redis.verbs import add
+from kue.store.redis.wire import client as wire_client
+from tests.faults.sentinels import Replicated
 from tests.faults.supervised import Shift
 from tests.support.proxy import Proxy
 from tests.support.servers import RedisServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from kue.store.base import Store
 
 
 class NewStore(Protocol):
@@ -66,6 +68,53 @@ async def new_store(prefix: str) -> AsyncIterator[NewStore]:
         await store.close()
 
 
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'kue.db'}"
+    server: RedisServer = request.getfixturevalue("redis_server")
+    return server.url
+
+
+@pytest.fixture
+def store_options() -> dict[str, Any]:
+    """Settings of `store`, for modules that need others."""
+    return {}
+
+
+@pytest.fixture
+async def store(
+    url: str,
+    store_options: dict[str, Any],
+    new_store: NewStore,
+    request: pytest.FixtureRequest,
+) -> AsyncIterator[Store]:
+    """A store on the test's jobs; whatever happens to them, they must be sound."""
+    store = new_store(url, **store_options)
+    yield store
+    if request.node.get_closest_marker("damages") is None:
+        await assert_sound(store)
+
+
+@pytest.fixture
+def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
+    """An operator's client of the Redis that the tests share."""
+    with closing(redis_server.client()) as client:
+        yield client
+
+
+@pytest.fixture
+def keys(prefix: str) -> Keys:
+    return Keys(root_of(prefix, 0, 1))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Replicated]:
+    pair = Replicated(tmp_path)
+    yield pair
+    pair.stop()
+
+
 @pytest.fixture
 def new_server(tmp_path: Path) -> Iterator[NewServer]:
     servers: list[RedisServer] = []
@@ -89,6 +138,14 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
 
 
 @pytest.fixture
+async def proxied(proxy: Proxy, new_store: NewStore, quick: None) -> Store:
+    """A store behind the proxy that has time for many repetitions."""
+    store = new_store(proxy.url, budget="20s")
+    await store.open()
+    return store
+
+
+@pytest.fixture
 async def direct(
     redis_server: RedisServer, new_store: NewStore, request: pytest.FixtureRequest
 ) -> AsyncIterator[Store]:
@@ -99,18 +156,10 @@ async def direct(
         await assert_sound(store)
 
 
-@pytest.fixture(params=["sqlite", "redis"])
-async def shift(
-    request: pytest.FixtureRequest, tmp_path: Path, prefix: str, new_store: NewStore
-) -> AsyncIterator[Shift]:
+@pytest.fixture
+def shift(url: str, prefix: str, store: Store, tmp_path: Path) -> Shift:
     """Jobs for supervised workers; whatever becomes of those, they must be sound."""
-    url = f"sqlite:///{tmp_path / 'kue.db'}"
-    if request.param == "redis":
-        server: RedisServer = request.getfixturevalue("redis_server")
-        url = server.url
-    shift = Shift(url, prefix, new_store(url), tmp_path)
-    yield shift
-    await assert_sound(shift.store)
+    return Shift(url, prefix, store, tmp_path)
 
 
 @pytest.fixture
@@ -123,13 +172,13 @@ def lone(tmp_path: Path, new_store: NewStore) -> Shift:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up on an answer after a moment, so that many lost ones can be tested."""
-    monkeypatch.setattr(link, "COMMAND_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(wire_client, "COMMAND_TIMEOUT_SECONDS", 0.2)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for a replica for as long as a busy machine, or a test, needs."""
-    monkeypatch.setattr(producing, "DURABLE_WAIT_MS", 100_000)
+    monkeypatch.setattr(add, "DURABLE_WAIT_MS", 100_000)
 
 
 async def assert_sound(store: Store) -> None:

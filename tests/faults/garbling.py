@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 import shutil
 import sqlite3
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import pytest
+
+from kue.model.histogram import Timing
+from kue.store.contract import Store
 from kue.store.sqlite import schema
 from kue.store.sqlite.store import SqliteStore
-from kue.store.values import Act, Claim, Filter
-from kue.timings import Timing
-from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, build
+from kue.store.values import (
+    AuditEntry,
+    Claim,
+    ClaimRequest,
+    Filter,
+    KeepRequest,
+    PauseRequest,
+    RenewRequest,
+)
+from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, Verb, build
 from tests.support.jobs import HOUR, T0, add_many, count_again
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.store.base import Store
-    from tests.faults.scene import Verb
-
 TIMING = Timing(TYPE, {1: 1}, {1: 1})
-ACT = Act(who="ann", what="jobs.remove")
+ACT = AuditEntry(who="ann", what="jobs.remove")
 #: Every kind of wrong value.
 WRONG: dict[str, Any] = {
     "null": None,
@@ -43,17 +52,21 @@ ASIDE: dict[str, Verb] = {
     "facts": lambda store, scene: store.facts(),
     "find": lambda store, scene: store.find(Filter(text="i")),
     "stand_by": lambda store, scene: store.stand_by(
-        ["idle"], 1, worker="w3", claim=Claim("s", 1), timeout=0
+        ClaimRequest(["idle"], 1, worker="w3", claim=Claim("s", 1)), timeout=0
     ),
     "order": lambda store, scene: store.order("w1", "stop", now=T0),
-    "orders": lambda store, scene: store.renew("w1", orders=True, now=T0),
+    "orders": lambda store, scene: store.renew(RenewRequest("w1", orders=True), now=T0),
     "stacks": lambda store, scene: store.stacks("w1", now=T0),
     "write stacks": lambda store, scene: store.write_stacks("w1", "text", now=T0),
-    "pause worker": lambda store, scene: store.pause(worker="w2", now=LATER),
+    "pause worker": lambda store, scene: store.pause(
+        PauseRequest(worker="w2"), now=LATER
+    ),
     "resume worker": lambda store, scene: store.resume(worker="w2", now=LATER),
     "kept": lambda store, scene: store.kept("user", "ann", now=T0),
     "all kept": lambda store, scene: store.all_kept("user", now=T0),
-    "keep": lambda store, scene: store.keep("user", "ann", "{}", was="{}", now=T0),
+    "keep": lambda store, scene: store.keep(
+        KeepRequest("user", "ann", "{}", was="{}"), now=T0
+    ),
     "forget": lambda store, scene: store.forget("user", "ann", now=T0),
     "note": lambda store, scene: store.note(ACT, now=LATER),
     "acts": lambda store, scene: store.acts(),
@@ -125,9 +138,11 @@ async def prepare(path: Path, *, jobs: int = 1) -> Scene:
 
 async def surround(store: Store) -> None:
     await store.measure([TIMING], now=T0)
-    await store.keep("user", "ann", "{}", until=LATER + HOUR, now=T0)
+    await store.keep(KeepRequest("user", "ann", "{}", until=LATER + HOUR), now=T0)
     await store.note(ACT, now=T0)
-    await store.pause(worker="w2", reason="tests", until=LATER + HOUR, now=T0)
+    await store.pause(
+        PauseRequest(worker="w2", reason="tests", until=LATER + HOUR), now=T0
+    )
     await store.order("w1", "stacks", now=T0)
     await store.write_stacks("w1", "a stack", now=T0)
     await store.tend(now=T0)
@@ -153,6 +168,27 @@ def garbled(path: Path, sound: Path, column: Column, kind: str) -> bool:
             changed = 0
         _reshape(db, column.table, sql)
     return bool(changed)
+
+
+async def call_all(
+    store: Store,
+    scene: Scene,
+    verbs: Mapping[str, Verb],
+    is_fit: Callable[[Exception], bool],
+) -> list[str]:
+    """Call *verbs* together, as a busy process does; return errors that are not fit."""
+    answers = await asyncio.gather(
+        *(verb(store, scene) for verb in verbs.values()), return_exceptions=True
+    )
+    return [
+        f"{name} raised {answer!r}"
+        for name, answer in zip(verbs, answers, strict=True)
+        if isinstance(answer, Exception) and not is_fit(answer)
+    ]
+
+
+def errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.levelno == logging.ERROR]
 
 
 def _without_types(sql: str) -> str:

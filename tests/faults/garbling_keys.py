@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
-from kue.job import State
-from kue.store.redis.health.keyspace import read_key
+import redis
+
+from kue.model.job import State
+from kue.store.contract import Store
+from kue.store.redis.doctor.key_parsing import parse_key
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS, Keys, root_of
-from kue.store.values import Act
+from kue.store.values import AuditEntry
 from tests.faults.garbling import CALLS, TIMING, surround
-from tests.faults.scene import TYPE, build
+from tests.faults.scene import TYPE, Scene, Verb, build
 from tests.support.jobs import HOUR, T0, add_one, job_in
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import TypeAlias
+#: What is garbled and how, and the commands that do it.
+Way: TypeAlias = tuple[str, list[tuple[Any, ...]]]
 
-    import redis
-
-    from kue.store.base import Store
-    from tests.faults.scene import Scene, Verb
-
-    #: What is garbled and how, and the commands that do it.
-    Way: TypeAlias = tuple[str, list[tuple[Any, ...]]]
 
 _HUGE = b"9" * 300
 #: Every kind of wrong value, of a string or of a field of a hash.
@@ -97,8 +93,8 @@ async def prepare(store: Store, client: redis.Redis, prefix: str) -> Scene:
     await store.measure([TIMING], now=T0 - 3 * HOUR)
     scene = await build(store)
     await surround(store)
-    await store.note(Act(who="eve", what="jobs.remove", status=403), now=T0)
-    await store.note(Act(who="eve", what="jobs.add", status=201), now=T0)
+    await store.note(AuditEntry(who="eve", what="jobs.remove", status=403), now=T0)
+    await store.note(AuditEntry(who="eve", what="jobs.add", status=201), now=T0)
     for state in (State.FAILED, State.CANCELLED):
         await job_in(store, state, "sms", retention="2s")
     await add_one(store, TYPE, after=[scene.delayed], after_any=True)
@@ -196,10 +192,10 @@ class Garbling:
                 await verb(store, scene)
                 self._client.echo(name)
                 touched: set[bytes] = set()
-                for told in iter(monitor.next_command, None):
-                    if told["command"] == f"ECHO {name}":
+                for seen in iter(monitor.next_command, None):
+                    if seen["command"] == f"ECHO {name}":
                         break
-                    touched |= self._read_by(told["command"].split(" "))
+                    touched |= self._read_by(seen["command"].split(" "))
                 for key in touched:
                     found.setdefault(key, []).append(name)
                 self.restore()
@@ -242,7 +238,7 @@ def _do(client: redis.Redis, command: tuple[Any, ...]) -> Any:
 def place_of(key: bytes) -> str:
     """Return the kind of a key: its name, with a star for what differs."""
     text = key.decode().partition("}:")[2]
-    known = read_key(text)
+    known = parse_key(text)
     assert known is not None, text
     if known.kind in ("type", "held"):
         return "*:held:*" if known.kind == "held" else f"*:{known.name}"

@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from kue.draft import draft
-from kue.errors import StoreUnavailable
-from kue.job import Completed, State
-from kue.store.values import MAX_BATCH, Claim, Outcome, Word
-from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kue.store.base import Store
+from kue.model.draft import draft
+from kue.model.errors import StoreFull, StoreUnavailable
+from kue.model.job import Completed, State
+from kue.store.contract import Store
+from kue.store.values import Claim, ClaimRequest, Outcome, RemoveRequest, Result
+from tests.support.jobs import T0, add, claim, count_of, get_many, outcomes
 
 T = TypeVar("T")
 TYPE = "email"
@@ -30,8 +27,35 @@ TYPE = "email"
 LEASE_MS = 120_000
 
 
+async def fill_up(store: Store, *, size: int = 500, batch: int = 50) -> int:
+    """Add jobs of *size* bytes until no more fit; return how many did."""
+    added = 0
+    while True:
+        try:
+            await add(store, [draft(TYPE, {"x": "x" * size})] * batch)
+        except StoreFull:
+            return added
+        added += batch
+
+
+async def work_off(store: Store, *, limit: int = 50, removes: bool = True) -> int:
+    """Run every job there is; return how many there were."""
+    ended = 0
+    while running := await claim(store, TYPE, limit=limit):
+        ended_now = [Outcome(job, Completed(None)) for job in running]
+        assert set(await store.settle(ended_now, now=T0)) == {Result.DONE}
+        if removes:
+            await store.remove(RemoveRequest([job.id for job in running]), now=T0)
+        ended += len(running)
+    return ended
+
+
 class Load:
-    """Work on a store that goes on through every fault, from `start` to `finish`."""
+    """
+    Work on a store that goes on through every fault, from ``async with`` on.
+
+    At its end all that was added is run, and must have come out right.
+    """
 
     def __init__(self, store: Store, *, producers: int = 2, lanes: int = 2) -> None:
         self._store = store
@@ -45,14 +69,21 @@ class Load:
         self.added: list[int] = []
         #: How often each job was handed out.
         self.started: Counter[int] = Counter()
-        self.words: Counter[Word] = Counter()
+        self.words: Counter[Result] = Counter()
         #: Calls that had to be said again.
         self.failures = 0
 
-    def start(self) -> None:
+    async def __aenter__(self) -> Load:
         start = asyncio.create_task
         self._producing = [start(self._produce(name)) for name in self._producers]
         self._working = [start(self._work(name)) for name in self._lanes]
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        if kind is None:
+            await self._finish()
+        for task in (*self._producing, *self._working):
+            task.cancel()
 
     async def reach(self, added: int) -> None:
         """Return once *added* more jobs were acknowledged."""
@@ -64,7 +95,7 @@ class Load:
             # What is awaited happens in many tasks, call by call.
             await asyncio.sleep(0.005)
 
-    async def finish(self) -> None:
+    async def _finish(self) -> None:
         """Add no more, run what is there, and see that it all came out right."""
         self._is_enough.set()
         await asyncio.gather(*self._producing)
@@ -88,10 +119,9 @@ class Load:
         while True:
             seq += 1
             was_all_added = self._is_all_added.is_set()
-            cycle = partial(
-                self._store.cycle, ended, [TYPE], 20, worker="w1", lease=LEASE_MS
-            )
-            words, claimed = await self._persist(partial(cycle, claim=Claim(lane, seq)))
+            request = ClaimRequest([TYPE], 20, "w1", Claim(lane, seq), LEASE_MS)
+            cycle = partial(self._store.cycle, ended, request)
+            words, claimed = await self._persist(cycle)
             self.words.update(words)
             self.started.update(job.id for job in claimed.jobs)
             if not ended and not claimed.jobs and was_all_added:
@@ -112,10 +142,8 @@ class Load:
         assert max(added.values()) == 1, "an id was given out twice"
         assert added - self.started == Counter(), "jobs were lost"
         assert self.started - added == Counter(), "jobs were handed out twice"
-        assert self.words.keys() <= {Word.DONE, Word.ALREADY}
+        assert self.words.keys() <= {Result.DONE, Result.ALREADY}
         assert await count_of(self._store, TYPE) == {State.COMPLETE: len(self.added)}
-        for at in range(0, len(self.added), MAX_BATCH):
-            for job in await self._store.get(self.added[at : at + MAX_BATCH]):
-                assert job is not None
-                assert [past.outcome for past in job.history] == ["complete"]
-                assert (job.attempts, job.result) == (1, job.id)
+        for job in await get_many(self._store, self.added):
+            assert outcomes(job) == ["complete"]
+            assert (job.attempts, job.result) == (1, job.id)

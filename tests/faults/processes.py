@@ -5,15 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING
 
 from tests.support.freezing import freeze
-from tests.support.warm import start
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from tests.support.warm import Running
+from tests.support.warm import Running, start
 
 
 class Process:
@@ -37,12 +31,7 @@ class Process:
         assert await self.line() == "ready"
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         self.kill()
         await self.rest()
         await self._running.close()

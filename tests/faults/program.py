@@ -2,7 +2,7 @@
 A process that a test may kill: ``python -m tests.faults.program ROLE URL PREFIX NAME``.
 
 It says on a line of its own what is so by then, and does nothing it has not been asked
-for: whoever started it reads those lines and decides when it dies.
+for: the test that started it reads those lines and decides when it dies.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import sys
-from typing import TYPE_CHECKING
 
-from kue import Kue, settings
-from kue.draft import draft
-from kue.job import Completed
+from kue import Kue
+from kue.model import settings
+from kue.model.draft import draft
+from kue.model.job import Completed
 from kue.store import store_for
-from kue.store.values import Claim, Outcome
+from kue.store.contract import Store
+from kue.store.values import Claim, ClaimRequest, Outcome, RenewRequest
+from kue.worker.active_job import ActiveJob
 from tests.support.leases import PATIENT_LEASE_SECONDS, SHORT_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
 
 TYPE = "email"
 #: What the role "add" adds, unless it is killed before.
@@ -53,7 +51,7 @@ async def work(store: Store, name: str) -> None:
     ended: list[Outcome] = []
     for seq in itertools.count(1):
         words, claimed = await store.cycle(
-            ended, [TYPE], 7, worker=name, claim=Claim("a", seq)
+            ended, ClaimRequest([TYPE], 7, worker=name, claim=Claim("a", seq))
         )
         for outcome, word in zip(ended, words, strict=True):
             say("ended", outcome.job.id, word)
@@ -67,14 +65,14 @@ async def work(store: Store, name: str) -> None:
 async def hold(store: Store, name: str) -> None:
     """Start one job and keep it; end it when a line comes in, and say how that went."""
     claimed = await store.claim(
-        [TYPE], 1, worker=name, claim=Claim("a", 1), lease=LEASE_MS
+        ClaimRequest([TYPE], 1, worker=name, claim=Claim("a", 1), lease=LEASE_MS)
     )
     [job] = claimed.jobs
     say("started", job.id, job.token)
     await asyncio.to_thread(sys.stdin.readline)
-    beat = await store.renew(name, runs=[job], lease=LEASE_MS)
+    renewed = await store.renew(RenewRequest(name, runs=[job], lease=LEASE_MS))
     [word] = await store.settle([Outcome(job, Completed(name))])
-    say("lost" if beat.lost else "kept", word)
+    say("lost" if renewed.lost else "kept", word)
 
 
 async def run(url: str, prefix: str, name: str) -> None:

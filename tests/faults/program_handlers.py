@@ -12,16 +12,13 @@ import ctypes
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from kue import Kue
+from kue.worker.active_job import ActiveJob
 from tests.faults.program import say
 from tests.support.leases import SHORT_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kue.worker.active import ActiveJob
 
 LEASE_SECONDS = SHORT_LEASE_SECONDS
 #: Of the worker whose loop is held up: it is to keep it, on a busy machine too.
@@ -32,7 +29,7 @@ NEIGHBOURS = 20
 
 
 class Unprintable(Exception):
-    """Raises when it is asked for its message, whatever it was told to."""
+    """Raises when it is asked for its message, what it was given."""
 
     def __init__(self, instead: BaseException) -> None:
         super().__init__()
@@ -45,7 +42,7 @@ class Unprintable(Exception):
 
 
 class Own(BaseException):
-    """No `Exception`, and nobody has ever heard of it."""
+    """Not an `Exception`, and unknown to everybody."""
 
 
 def _caused() -> BaseException:
@@ -77,7 +74,7 @@ RAISED: dict[str, Callable[[], BaseException]] = {
     "LookupError": lambda: LookupError("x" * 10_000_000),
     "Unprintable": lambda: Unprintable(RuntimeError("do not ask")),
 }
-#: Told apart by what they raise when they are asked for their message.
+#: By what they raise when they are asked for their message.
 UNSPEAKABLE: dict[str, Callable[[], BaseException]] = {
     "exit": lambda: Unprintable(SystemExit(0)),
     "interrupt": lambda: Unprintable(KeyboardInterrupt()),

@@ -12,85 +12,70 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
-from kue import Kue, settings
+from kue import Kue
+from kue.model import settings
+from kue.model.payload import JSON
 from kue.store import store_for
+from kue.store.contract import Store
+from kue.worker.active_job import ActiveJob
 from tests.faults.program import say
 from tests.support.leases import SHORT_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kue.payload import JSON
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
 
 TYPE, OTHER_TYPE = "email", "sms"
 #: Jobs of each type that run at once.
 SLOTS = 3
 
 
+class Call(NamedTuple):
+    """A call of the store, with its reply once there is one."""
+
+    args: tuple[Any, ...]
+    given: dict[str, Any]
+    reply: Any = None
+
+
 class Moment(NamedTuple):
     """A call of the store at which the process dies."""
 
     verbs: tuple[str, ...]
-    #: Whether a call with these arguments, and this reply if there is one, is the one.
-    is_it: Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
+    is_it: Callable[[Call], Any] = lambda call: True
     #: Die when the store has done it, not before.
     after: bool = False
     #: At the how manyth such call.
     nth: int = 1
 
 
-def _any(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> bool:
-    return True
+def _has_outcomes(call: Call) -> bool:
+    return bool(call.args[0])
 
 
-def _got_jobs(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> bool:
-    return bool(reply[1].jobs)
-
-
-def _has_outcomes(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> bool:
-    return bool(args[0])
-
-
-def _has_runs(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> bool:
-    return bool(given["runs"])
-
-
-def _did_rescue(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> bool:
-    return bool(reply.rescued)
-
-
-def _has_work(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> bool:
-    return bool(reply)
-
-
-def _stood_by(args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> bool:
-    return bool(reply.jobs)
+def _has_runs(call: Call) -> bool:
+    return bool(call.args[0].runs)
 
 
 #: Outcomes travel with the next claim, or alone when there is none to make.
 _SETTLING = ("cycle", "settle")
 MOMENTS = {
-    "woken": Moment(("wait",), _has_work, after=True),
-    "handed jobs": Moment(("stand_by",), _stood_by, after=True),
-    "claimed": Moment(("cycle",), _got_jobs, after=True),
+    "woken": Moment(("wait",), lambda call: call.reply, after=True),
+    "handed jobs": Moment(("stand_by",), lambda call: call.reply.jobs, after=True),
+    "claimed": Moment(("cycle",), lambda call: call.reply[1].jobs, after=True),
     "before settling": Moment(_SETTLING, _has_outcomes),
     "settled": Moment(_SETTLING, _has_outcomes, after=True),
-    "before a beat": Moment(("renew",), _has_runs),
-    "after a beat": Moment(("renew",), _has_runs, after=True),
-    "before handing back": Moment(("settle",), _any),
-    "after handing back some": Moment(("settle",), _any, after=True),
-    "before handing back the rest": Moment(("settle",), _any, nth=2),
-    "after handing back": Moment(("settle",), _any, after=True, nth=2),
-    "before upkeep": Moment(("tend",), _any),
-    "after upkeep": Moment(("tend",), _did_rescue, after=True),
+    "before a heartbeat": Moment(("renew",), _has_runs),
+    "after a heartbeat": Moment(("renew",), _has_runs, after=True),
+    "before handing back": Moment(("settle",)),
+    "after handing back some": Moment(("settle",), after=True),
+    "before handing back the rest": Moment(("settle",), nth=2),
+    "after handing back": Moment(("settle",), after=True, nth=2),
+    "before maintenance": Moment(("tend",)),
+    "after maintenance": Moment(("tend",), lambda call: call.reply.rescued, after=True),
 }
 #: At these steps handlers are to be at work when the process dies.
-HELD = ("before a beat", "after a beat", "held", *(m for m in MOMENTS if "hand" in m))
+HELD = ("held", *(m for m in MOMENTS if "heartbeat" in m or "hand" in m))
 
 
 def die() -> NoReturn:
@@ -115,16 +100,16 @@ class Deadly:
             if self._moment.verbs in (("wait",), ("stand_by",)):
                 say("waits")
             if not self._moment.after:
-                self._look(args, given, None)
+                self._look(Call(args, given))
             reply = await verb(*args, **given)
             if self._moment.after:
-                self._look(args, given, reply)
+                self._look(Call(args, given, reply))
             return reply
 
         return call
 
-    def _look(self, args: tuple[Any, ...], given: dict[str, Any], reply: Any) -> None:
-        if self._moment.is_it(args, given, reply):
+    def _look(self, call: Call) -> None:
+        if self._moment.is_it(call):
             self._left -= 1
             if not self._left:
                 die()

@@ -1,7 +1,7 @@
 """
 A worker as users write it, to be stopped: ``python -m tests.faults.program_stopping``.
 
-Arguments: how long its jobs may go on when it is told to stop, the URL, the prefix, and
+Arguments: how long its jobs may go on when it is to stop, the URL, the prefix, and
 a file to which every run of every kind adds a line as it begins and as it ends.
 """
 
@@ -13,21 +13,18 @@ import os
 import signal
 import sys
 import time
+from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kue import Kue, current_job
 from tests.faults.program import say
 from tests.support.leases import PATIENT_LEASE_SECONDS
 
-if TYPE_CHECKING:
-    from multiprocessing.synchronize import Event
-
 #: How many jobs of each kind run at once.
 SLOTS = {"coroutine": 10, "thread": 5, "child": 2}
 #: How a job says that its handler never ends, that it cannot be interrupted either, or
 #: that it is to end processes of its own.
-FOR_EVER, DEAF, POOL = "for ever", "deaf", "pool"
+FOR_EVER, DEAF, POOL = "forever", "deaf", "pool"
 
 # In child processes there is neither a URL nor a need for one.
 _url, _prefix = sys.argv[2:4] if __name__ == "__main__" else ("memory://", "kue")
@@ -96,12 +93,12 @@ async def main(grace: float) -> None:
     async with q, asyncio.TaskGroup() as group:
         telling = group.create_task(tell())
         await q.run(grace=grace)
-        # A worker with nothing in hand may stop between two looks.
+        # A worker that runs nothing may stop between two looks.
         telling.cancel()
 
 
 async def tell() -> None:
-    """Say when the worker has heard that it is to stop."""
+    """Say when the worker has received the order to stop."""
     while not any(worker.is_stopping for worker in q.working):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     say("stopping")

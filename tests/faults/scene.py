@@ -6,19 +6,37 @@ Faults must be met by each verb alike: tests walk this table instead of a choice
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any, TypeAlias
 
-from kue.draft import draft
-from kue.job import Cancelled, Completed, Failed, Job, Released, Retried, State
-from kue.schedule import every
+from kue.model.draft import draft
+from kue.model.job import (
+    Cancelled,
+    Completed,
+    Draft,
+    Failed,
+    Job,
+    Released,
+    Retried,
+    State,
+)
+from kue.model.schedule import every
+from kue.store.contract import Store
 from kue.store.values import (
     Change,
     Claim,
+    ClaimRequest,
     Limits,
     LogLine,
+    MoveRequest,
     Outcome,
+    PageRequest,
+    PauseRequest,
     Progress,
+    RemoveRequest,
+    RenewRequest,
 )
 from tests.support.jobs import (
     HOUR,
@@ -33,18 +51,12 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import KEEP_ALL
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from typing import TypeAlias
+Verb: TypeAlias = Callable[[Store, "Scene"], Awaitable[Any]]
 
-    from kue.job import Draft
-    from kue.store.base import Store
-
-    Verb: TypeAlias = Callable[[Store, "Scene"], Awaitable[Any]]
 
 TYPE = "email"
 #: When the verbs are said: leases, ttls, delays and expiries of the scene are over, and
-#: yet upkeep passed so lately that nobody thinks the store was away.
+#: yet maintenance was made so lately that nobody thinks the store was away.
 LATER = T0 + 4 * SECOND
 #: The priority that edited jobs get: another than they have.
 _EDITED = -5
@@ -108,16 +120,20 @@ async def _rich(store: Store) -> Job:
 async def _held(store: Store) -> int:
     """Add a job whose group already runs one, and have a claim set it aside."""
     held = await add_one(store, TYPE, group="g")
-    claimed = await store.claim([TYPE], 1, worker="w1", claim=Claim("h", 1), now=T0)
+    claimed = await store.claim(
+        ClaimRequest([TYPE], 1, worker="w1", claim=Claim("h", 1)), now=T0
+    )
     assert claimed.jobs == []
     return held
 
 
 async def _surroundings(store: Store, scene: Scene) -> None:
-    await store.renew("w1", lease=2 * SECOND, info={"host": "here"}, now=T0)
+    await store.renew(
+        RenewRequest("w1", lease=2 * SECOND, info={"host": "here"}), now=T0
+    )
     await store.progress([Progress(scene.rich.id, 10, {"step": 1})], now=T0)
     await store.log(scene.plain.id, [LogLine("so far, so good")], now=T0)
-    await store.pause("video", reason="tests", now=T0)
+    await store.pause(PauseRequest("video", reason="tests"), now=T0)
     due = every("nightly", "1h", draft("report"), first_at=T0 + SECOND)
     await store.schedule(due)
     await store.tend(now=T0, keep=KEEP_ALL)
@@ -144,17 +160,9 @@ def _add_plain(store: Store, scene: Scene) -> Awaitable[Any]:
     return store.add([draft(TYPE)] * 3, producer="plain", seq=1, now=LATER)
 
 
-def _claim(store: Store, scene: Scene) -> Awaitable[Any]:
-    return store.claim([TYPE], 5, worker="w2", claim=Claim("a", 1), now=LATER)
-
-
-def _claim_several(store: Store, scene: Scene) -> Awaitable[Any]:
-    types = [TYPE, "video", "parent", "never seen"]
-    return store.claim(types, 5, worker="w2", claim=Claim("a", 1), now=LATER)
-
-
-def _claim_again(store: Store, scene: Scene) -> Awaitable[Any]:
-    return store.claim([TYPE], 1, worker="w1", claim=Claim("h", 1), now=LATER)
+def _claim(types: list[str], limit: int, worker: str, lane: str) -> Verb:
+    request = ClaimRequest(types, limit, worker=worker, claim=Claim(lane, 1))
+    return lambda store, scene: store.claim(request, now=LATER)
 
 
 def _settle(ending: Any) -> Verb:
@@ -172,12 +180,14 @@ def _cycle(store: Store, scene: Scene) -> Awaitable[Any]:
         Outcome(scene.asked, Cancelled("asked")),
     ]
     claim = Claim("a", 1)
-    return store.cycle(outcomes, [TYPE], 5, worker="w1", claim=claim, now=LATER)
+    return store.cycle(
+        outcomes, ClaimRequest([TYPE], 5, worker="w1", claim=claim), now=LATER
+    )
 
 
 def _renew(store: Store, scene: Scene) -> Awaitable[Any]:
     runs = [scene.plain, scene.rich, scene.asked]
-    return store.renew("w1", runs=runs, info={"host": "there"}, now=LATER)
+    return store.renew(RenewRequest("w1", runs=runs, info={"host": "there"}), now=LATER)
 
 
 def _progress(store: Store, scene: Scene) -> Awaitable[Any]:
@@ -200,15 +210,17 @@ def _clear(state: State) -> Verb:
 
 
 def _page(state: State | None) -> Verb:
-    return lambda store, scene: store.page(state)
+    return lambda store, scene: store.page(PageRequest(state))
 
 
-def _on(verb: str, *names: str, **options: Any) -> Verb:
-    """Say a verb that takes ids to the named jobs of the scene."""
+def _on(
+    verb: str, *names: str, request: Callable[[list[int]], Any] = list[int]
+) -> Verb:
+    """Say a verb to the named jobs of the scene, with the request made of their ids."""
 
     def say(store: Store, scene: Scene) -> Awaitable[Any]:
-        ids = [id_of(scene, name) for name in names]
-        answer: Awaitable[Any] = getattr(store, verb)(ids, now=LATER, **options)
+        given = request([id_of(scene, name) for name in names])
+        answer: Awaitable[Any] = getattr(store, verb)(given, now=LATER)
         return answer
 
     return say
@@ -233,14 +245,15 @@ async def _watch(store: Store, scene: Scene) -> None:
 #: The states that `remove` and `move` tell apart, by jobs of the scene.
 _STILL = ("waiting", "unique", "delayed", "held", "blocked")
 _ENDED = ("complete", "failed", "cancelled")
+_TO_WAITING = partial(MoveRequest, to=State.WAITING)
 
 #: Verbs that change something.
 WRITES: dict[str, Verb] = {
     "add": _add,
     "add plain": _add_plain,
-    "claim": _claim,
-    "claim several": _claim_several,
-    "claim again": _claim_again,
+    "claim": _claim([TYPE], 5, "w2", "a"),
+    "claim several": _claim([TYPE, "video", "parent", "never seen"], 5, "w2", "a"),
+    "claim again": _claim([TYPE], 1, "w1", "h"),
     "settle complete": _settle(Completed({"ok": True})),
     "settle failed": _settle(Failed(OOPS)),
     "settle cancelled": _settle(Cancelled("enough")),
@@ -254,14 +267,20 @@ WRITES: dict[str, Verb] = {
     "progress": _progress,
     "log": lambda store, scene: store.log(scene.plain.id, [LogLine("more")], now=LATER),
     **{f"update {n}": _update(n) for n in ("waiting", "held", "delayed", "plain")},
-    "move": _on("move", *_STILL, to=State.WAITING),
-    "move ended": _on("move", *_ENDED, to=State.WAITING),
-    "delay": _on("move", *_STILL, to=State.DELAYED, at=LATER + HOUR),
+    "move": _on("move", *_STILL, request=_TO_WAITING),
+    "move ended": _on("move", *_ENDED, request=_TO_WAITING),
+    "delay": _on(
+        "move",
+        *_STILL,
+        request=partial(MoveRequest, to=State.DELAYED, at=LATER + HOUR),
+    ),
     "cancel": _on("cancel", *_STILL, "plain"),
-    "remove": _on("remove", *_STILL, *_ENDED),
-    "remove running": _on("remove", "plain", "rich", "asked", force=True),
-    "pause": lambda store, scene: store.pause(TYPE, now=LATER),
-    "pause all": lambda store, scene: store.pause(now=LATER),
+    "remove": _on("remove", *_STILL, *_ENDED, request=RemoveRequest),
+    "remove running": _on(
+        "remove", "plain", "rich", "asked", request=partial(RemoveRequest, force=True)
+    ),
+    "pause": lambda store, scene: store.pause(PauseRequest(TYPE), now=LATER),
+    "pause all": lambda store, scene: store.pause(PauseRequest(), now=LATER),
     "resume": lambda store, scene: store.resume("video", now=LATER),
     "limit": lambda store, scene: store.limit(TYPE, Limits(rate=5), now=LATER),
     "unlimit": lambda store, scene: store.limit(TYPE, None, now=LATER),

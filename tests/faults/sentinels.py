@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -15,10 +17,6 @@ from tests.support.servers import (
     server_binary,
     wait_until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SERVICE = "mymaster"
 #: The master is thought dead after this long; the rest of a fail-over takes about 1 s.
@@ -37,7 +35,7 @@ class Replicated:
         wait_until(self.is_in_step, "the replica is in step")
 
     def promote(self) -> None:
-        """Make the replica a master of its own: what the other is told now is lost."""
+        """Make the replica a master of its own: later writes to the other are lost."""
         if self.master.is_running:
             wait_until(self.is_in_step, "the replica is in step")
         say(self.replica, "REPLICAOF", "NO", "ONE")
@@ -127,7 +125,7 @@ class Sentinels:
             try:
                 send("SENTINEL", "FAILOVER", SERVICE)
             except redis.ResponseError as exc:
-                # On a busy machine it may not have heard of the replica for a while.
+                # On a busy machine it may not know of the replica for a while.
                 if "NOGOODSLAVE" not in str(exc):
                     raise
                 return False
@@ -162,9 +160,7 @@ class Sentinels:
 
 def say(server: RedisServer, *command: str) -> Any:
     """Send the server a command as an operator would."""
-    with closing(server.client()) as client:
-        send: Any = client.execute_command
-        return send(*command)
+    return server.send(*command)
 
 
 def info_of(server: RedisServer, section: str) -> dict[str, Any]:

@@ -9,12 +9,9 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kue import Kue
-
-if TYPE_CHECKING:
-    from kue.worker.active import ActiveJob
+from kue.worker.active_job import ActiveJob
 
 #: Calls of this hold the interpreter, as a regular expression that runs wild does.
 held = ctypes.PyDLL(None)

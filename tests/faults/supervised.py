@@ -8,24 +8,19 @@ import json
 import os
 import signal
 import uuid
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kue.draft import draft
-from kue.supervisor import procfs
+from kue.model.draft import draft
+from kue.model.job import Job
+from kue.store.contract import Store
+from kue.supervisor import child_process
 from tests.support.freezing import freeze
-from tests.support.jobs import get_one
+from tests.support.jobs import get_one, outcomes, until_ended
 from tests.support.leases import SHORT_LEASE_SECONDS
-from tests.support.warm import COMMAND, start
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from types import TracebackType
-
-    from kue.job import Job
-    from kue.store.base import Store
-    from tests.support.warm import Running
+from tests.support.patience import until
+from tests.support.warm import COMMAND, Running, start
 
 SHIFT = Path(__file__).with_name("shift.py")
 #: An app that fits on a page, for tests that change it.
@@ -74,12 +69,7 @@ class Supervised:
         self._logging = asyncio.create_task(self._read_log())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         children = {*self.children(), *self._seen}
         with contextlib.suppress(ProcessLookupError):
             self._running.send_signal(signal.SIGKILL)
@@ -136,6 +126,11 @@ class Supervised:
 
     def signal(self, number: signal.Signals) -> None:
         self._running.send_signal(number)
+
+    async def stopped(self) -> int:
+        """Stop it in order, and return its exit code."""
+        self.signal(signal.SIGTERM)
+        return await self.ended()
 
     async def ended(self) -> int:
         """Return its exit code."""
@@ -208,14 +203,11 @@ class Shift:
 
     async def outcomes(self, job_id: int) -> list[str]:
         """Return how the runs of a job ended."""
-        return [str(past.outcome) for past in (await self.job(job_id)).history]
+        return outcomes(await self.job(job_id))
 
     async def ended(self, job_id: int) -> Job:
-        """Return the job once it has ended."""
-        async with self.store.watch([job_id]) as events:
-            while not (job := await self.job(job_id)).state.is_final:
-                await anext(events)
-        return job
+        """Return the job once it has ended; the caller limits the time."""
+        return await until_ended(self.store, job_id, seconds=150)
 
 
 async def get(port: int, path: str) -> tuple[int, dict[str, Any]]:
@@ -244,7 +236,7 @@ def children_of(pid: int) -> list[int]:
 
 def is_there(pid: int) -> bool:
     """Whether a process lives; one that nobody has buried yet does not."""
-    return procfs.state_of(pid) not in (None, "Z")
+    return child_process.state_of(pid) not in (None, "Z")
 
 
 def _clean() -> dict[str, str]:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
+from collections.abc import Iterable
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.errors import StoreError, StoreUnavailable
-from kue.store.redis import connecting, link, running
-from tests.faults.scene import TYPE, VERBS, build
-from tests.support.servers import HOST, black_hole, free_port, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kue.store.base import Store
-    from tests.faults.conftest import NewServer, NewStore
-    from tests.faults.scene import Scene
-    from tests.support.proxy import Proxy
-    from tests.support.servers import RedisServer
+from kue.model.errors import StoreError, StoreUnavailable
+from kue.store.contract import Store
+from kue.store.redis.verbs import runs
+from kue.store.redis.wire import client as link
+from kue.store.redis.wire import connecting
+from tests.faults.conftest import NewServer, NewStore
+from tests.faults.scene import TYPE, VERBS, Scene, build
+from tests.support.patience import until
+from tests.support.proxy import Proxy
+from tests.support.servers import HOST, RedisServer, black_hole, free_port
 
 BUDGET_SECONDS = 0.5
 #: Far beyond the budget, on however busy a machine.
@@ -98,11 +93,8 @@ async def test_no_verb_hangs_when_redis_is_frozen(
     store = new_store(_protected(server), budget=BUDGET_SECONDS)
     scene = await build(store)
 
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
+    with server.frozen():
         await assert_all_give_up(store, scene, monkeypatch)
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
 
 
 async def test_no_verb_hangs_when_redis_is_gone(
@@ -159,11 +151,11 @@ async def test_a_wait_that_lost_its_connection_unnoticed_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """
-    Half-open: nobody will ever tell the sleeper that the other side is gone.
+    Half-open: the sleeper is never notified that the other side is gone.
 
     However long it is to wait, it looks after `MAX_BLOCK_SECONDS` if Redis is there.
     """
-    monkeypatch.setattr(running, "MAX_BLOCK_SECONDS", 0.5)
+    monkeypatch.setattr(runs, "MAX_BLOCK_SECONDS", 0.5)
     store = new_store(proxy.url, budget=BUDGET_SECONDS)
     await store.open()
     sleeper = asyncio.create_task(store.wait([TYPE], ENDLESS_SECONDS))
@@ -191,15 +183,10 @@ async def test_slow_answers_within_the_budget_are_waited_for(
 async def _until_blocked(server: RedisServer) -> None:
     """Return once a client sleeps in Redis."""
     with closing(server.client()) as client:
-
-        def is_someone_asleep() -> bool:
-            return bool(client.info("clients")["blocked_clients"])
-
-        await asyncio.to_thread(wait_until, is_someone_asleep, "a client sleeps")
+        await until(lambda: bool(client.info("clients")["blocked_clients"]))
 
 
 def _protected(server: RedisServer) -> str:
     """Give *server* a password; return a URL with it."""
-    with closing(server.client()) as client:
-        client.config_set("requirepass", SECRET)
+    server.send("CONFIG", "SET", "requirepass", SECRET)
     return f"redis://:{SECRET}@{server.address}/0"

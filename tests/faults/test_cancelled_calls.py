@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Coroutine
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.store.redis import running
-from kue.store.values import Claim, Outcome
-from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
-    from kue.store.base import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.store.contract import Store
+from kue.store.redis.verbs import runs
+from kue.store.values import Claim, ClaimRequest, Outcome, PageRequest, RenewRequest
+from tests.faults.conftest import NewStore
+from tests.support.jobs import add_many, count_of
+from tests.support.servers import RedisServer
 
 #: In one test; more find nothing new.
 CANCELLATIONS = 3000
@@ -38,12 +34,6 @@ async def store(redis_server: RedisServer, new_store: NewStore) -> Store:
     return store
 
 
-async def add_numbered(store: Store, count: int) -> list[int]:
-    drafts = [draft("email", {"i": number}) for number in range(count)]
-    added = await store.add(drafts, producer="numbers", seq=1)
-    return [one.id for one in added]
-
-
 async def some_turns(random: Random) -> None:
     for _ in range(random.randrange(MAX_TURNS)):
         # One turn of the loop: there is no fact to wait for at a random point.
@@ -51,7 +41,7 @@ async def some_turns(random: Random) -> None:
 
 
 async def cancel_soon(call: Coroutine[Any, Any, object], random: Random) -> bool:
-    """Start *call*, cancel it at a random point; tell whether it heard of that."""
+    """Start *call*, cancel it at a random point; return whether it noticed."""
     task = asyncio.create_task(call)
     await some_turns(random)
     was_running = task.cancel()
@@ -64,7 +54,7 @@ async def cancel_soon(call: Coroutine[Any, Any, object], random: Random) -> bool
 async def test_cancelled_calls_never_give_their_answer_to_someone_else(
     store: Store, direct: Store, seed: int
 ) -> None:
-    ids = await add_numbered(direct, 50)
+    ids = await add_many(direct, 50, now=None)
     random = Random(seed)
     is_over = asyncio.Event()
     read = 0
@@ -87,7 +77,7 @@ async def test_cancelled_calls_never_give_their_answer_to_someone_else(
         is_over.set()
 
     assert read > 100
-    # Had a connection been lost with its caller, these would wait for it for ever.
+    # Had a connection been lost with its caller, these would wait for it forever.
     found = await asyncio.gather(*(store.get(ids[:1]) for _ in range(MANY)))
     assert [jobs[0] and jobs[0].id for jobs in found] == [ids[0]] * MANY
 
@@ -97,24 +87,24 @@ async def test_a_cancelled_call_always_ends_as_cancelled(
     store: Store, direct: Store, verb: str
 ) -> None:
     """A cancellation that gets lost leaves a worker that never stops."""
-    ids = await add_numbered(direct, 5)
+    ids = await add_many(direct, 5, now=None)
     calls: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
         "get": lambda: store.get(ids),
-        "page": lambda: store.page(State.WAITING),
-        "renew": lambda: store.renew("w1"),
+        "page": lambda: store.page(PageRequest(State.WAITING)),
+        "renew": lambda: store.renew(RenewRequest("w1")),
     }
     random = Random(verb)
 
-    heard = [await cancel_soon(calls[verb](), random) for _ in range(1000)]
+    noticed = [await cancel_soon(calls[verb](), random) for _ in range(1000)]
 
-    assert heard.count(False) == 0
+    assert noticed.count(False) == 0
 
 
 async def test_a_cancelled_wait_ends_at_once(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nobody here waits for as long as it would sleep.
-    monkeypatch.setattr(running, "MAX_BLOCK_SECONDS", 3600)
+    monkeypatch.setattr(runs, "MAX_BLOCK_SECONDS", 3600)
     random = Random(1)
 
     for _ in range(300):
@@ -129,7 +119,7 @@ async def test_a_cancelled_wait_ends_at_once(
 async def test_adds_and_cycles_that_were_cancelled_can_be_said_again(
     store: Store, direct: Store, seed: int
 ) -> None:
-    """Whoever was cancelled does not know if it was done; saying it again tells."""
+    """A cancelled caller does not know if it was done; a repeated call returns that."""
     random = Random(seed)
     ids: list[int] = []
     for seq in range(100):
@@ -142,9 +132,11 @@ async def test_adds_and_cycles_that_were_cancelled_can_be_said_again(
     started: list[int] = []
     for seq in range(1, 80):
         types, claim = ["email"], Claim("a", seq)
-        call = store.cycle(ended, types, 5, worker="w1", claim=claim)
+        call = store.cycle(ended, ClaimRequest(types, 5, worker="w1", claim=claim))
         await cancel_soon(call, random)
-        _, claimed = await store.cycle(ended, types, 5, worker="w1", claim=claim)
+        _, claimed = await store.cycle(
+            ended, ClaimRequest(types, 5, worker="w1", claim=claim)
+        )
         started += [job.id for job in claimed.jobs]
         ended = [Outcome(job, Completed(None)) for job in claimed.jobs]
 

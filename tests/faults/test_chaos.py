@@ -10,7 +10,8 @@ import signal
 import sqlite3
 from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -30,12 +31,9 @@ from chaos.sqlite_stage import SqliteStage
 from chaos.view import View
 
 from kue import Event, Job, Kind, State
-from kue.job import Attempt, Error, Spec
+from kue.model.job import Attempt, Error, Spec
+from tests.support.patience import until
 from tests.support.warm import start
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECONDS = 4.0
 
@@ -161,6 +159,10 @@ def and_started(*more: Started) -> History:
     return doctored(started=(*SOUND.started, *more))
 
 
+def and_given(*more: Given, to: History = SOUND) -> History:
+    return msgspec.structs.replace(to, given=(*SOUND.given, *more))
+
+
 def test_a_sound_history_has_no_breach() -> None:
     assert breaches(SOUND) == []
 
@@ -200,14 +202,11 @@ DOCTORED = {
             line(20, 26, "complete", result=20),
         )
     ),
-    "restarted": msgspec.structs.replace(
-        with_job(RETRIED),
-        given=(*SOUND.given, msgspec.structs.replace(RETRY, ending="another")),
+    "restarted": and_given(
+        msgspec.structs.replace(RETRY, ending="another"), to=with_job(RETRIED)
     ),
-    "retried-twice": msgspec.structs.replace(
-        with_job(RETRIED), given=(*SOUND.given, RETRY, RETRY)
-    ),
-    "retry-lost": doctored(given=(*SOUND.given, RETRY)),
+    "retried-twice": and_given(RETRY, RETRY, to=with_job(RETRIED)),
+    "retry-lost": and_given(RETRY),
     "state-differs": with_job(
         job(1, State.FAILED, line(20, 26, "complete", result=20))
     ),
@@ -244,13 +243,11 @@ DOCTORED = {
         job(1, State.FAILED, line(20, 26, "failed", error=Error("KeyError", "'x'")))
     ),
     "cancelled": doctored(given=()),
-    "removed": doctored(given=(*SOUND.given, Given("remove", 40, 45, "done", id=1))),
-    "paused": doctored(
-        given=(*SOUND.given, Given("pause", 5, 10, "done", type="quick"))
-    ),
+    "removed": and_given(Given("remove", 40, 45, "done", id=1)),
+    "paused": and_given(Given("pause", 5, 10, "done", type="quick")),
     "event": doctored(events=(*SOUND.events, event(Kind.COMPLETE, 2))),
     "store": doctored(findings=("in-two-states: job 1",)),
-    "process": doctored(mishaps=("worker 7 lives and takes no job",)),
+    "process": doctored(mishaps=("worker 7 is alive and runs no jobs",)),
 }
 
 
@@ -284,11 +281,8 @@ def test_a_cancelled_job_that_was_retried_may_run() -> None:
     assert breaches(retried) == []
 
 
-def test_a_job_that_is_put_in_line_by_hand_may_run_before_its_time() -> None:
-    early = DOCTORED["early"]
-    moved = msgspec.structs.replace(
-        early, given=(*SOUND.given, Given("promote", 12, 14, "done", id=1))
-    )
+def test_a_job_that_is_promoted_may_run_before_its_time() -> None:
+    moved = and_given(Given("promote", 12, 14, "done", id=1), to=DOCTORED["early"])
 
     assert breaches(moved) == []
 
@@ -307,7 +301,7 @@ def test_an_add_that_was_not_answered_is_neither_lost_nor_unexpected() -> None:
     assert breaches(SOUND) == breaches(there) == []
 
 
-def test_a_removed_job_is_not_lost_even_when_nobody_was_told() -> None:
+def test_a_removed_job_is_not_lost_even_without_an_event() -> None:
     removed = doctored(
         jobs=SOUND.jobs[1:],
         events=(),
@@ -329,9 +323,7 @@ def test_recovery_is_from_the_death_of_a_process_to_the_next_run() -> None:
 
 def test_effects_that_came_again_are_counted_unless_somebody_asked_for_it() -> None:
     again = doctored(effects=(*SOUND.effects, Effect(2, 30, 1, 7, 3)))
-    asked = msgspec.structs.replace(
-        again, given=(*SOUND.given, Given("retry", 1, 2, "done", id=2))
-    )
+    asked = and_given(Given("retry", 1, 2, "done", id=2), to=again)
 
     assert [effects_repeated(one) for one in (SOUND, again, asked)] == [0, 1, 0]
 
@@ -366,7 +358,7 @@ def test_seeds_are_one_or_a_range(given: str, seeds: list[int]) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "x", "3..1", "1-3", "-1"])
-def test_what_is_no_range_of_seeds_is_refused(given: str) -> None:
+def test_what_is_not_a_range_of_seeds_is_refused(given: str) -> None:
     with pytest.raises(click.BadParameter, match=re.escape(repr(given))):
         Seeds().convert(given, None, None)
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.store.values import Claim, Outcome, Word
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.store.values import Claim, ClaimRequest, Outcome, Result
 from tests.faults.clusters import Cluster
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.load import TYPE, Load
 from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.faults.conftest import NewStore
 
 
 @pytest.fixture
@@ -41,15 +36,12 @@ async def test_a_node_that_is_killed_and_comes_back_loses_nothing(
 ) -> None:
     store = new_store(cluster.url, budget="2s")
     owner = cluster.owner_of(prefix, TYPE)
-    load = Load(store)
-    load.start()
-
-    for _ in range(2):
-        await load.reach(500)
-        owner.kill()
-        await asyncio.to_thread(owner.restart)
-    await load.reach(200)
-    await load.finish()
+    async with Load(store) as load:
+        for _ in range(2):
+            await load.reach(500)
+            owner.kill()
+            await asyncio.to_thread(owner.restart)
+        await load.reach(200)
 
     await assert_sound(new_store(cluster.url, budget="20s"))
 
@@ -57,7 +49,7 @@ async def test_a_node_that_is_killed_and_comes_back_loses_nothing(
 async def test_other_shards_do_not_notice_a_node_that_is_away(
     cluster: Cluster, new_store: NewStore, prefix: str
 ) -> None:
-    """Each type lives on one node; losing another one is no concern of it."""
+    """Each type lives on one node; losing another one does not concern it."""
     store = new_store(cluster.url, budget="2s")
     away = cluster.owner_of(prefix, TYPE)
     other = next(
@@ -69,7 +61,9 @@ async def test_other_shards_do_not_notice_a_node_that_is_away(
 
     away.kill()
     [added] = await store.add([draft(other)], producer="p", seq=1)
-    claimed = await store.claim([other], 1, worker="w1", claim=Claim("a", 1))
+    claimed = await store.claim(
+        ClaimRequest([other], 1, worker="w1", claim=Claim("a", 1))
+    )
 
     assert [job.id for job in claimed.jobs] == [added.id]
     await asyncio.to_thread(away.restart)
@@ -84,19 +78,23 @@ async def test_a_replica_takes_over_for_a_node_that_is_lost(
     store = new_store(replicated.url, budget="30s")
     owner = replicated.owner_of(prefix, TYPE)
     await store.add([draft(TYPE)] * 20, producer="p", seq=1)
-    claimed = await store.claim([TYPE], 10, worker="w1", claim=Claim("a", 1))
+    claimed = await store.claim(
+        ClaimRequest([TYPE], 10, worker="w1", claim=Claim("a", 1))
+    )
     before = claimed.jobs
     # A confirmed add says that all before it has arrived, too.
     await store.add([draft(TYPE)], producer="p", seq=2, durable=True)
 
     owner.kill()
     await store.add([draft(TYPE)], producer="p", seq=3)
-    claimed = await store.claim([TYPE], 10, worker="w1", claim=Claim("a", 2))
+    claimed = await store.claim(
+        ClaimRequest([TYPE], 10, worker="w1", claim=Claim("a", 2))
+    )
     words = await store.settle([Outcome(job, Completed(None)) for job in before])
 
     fences = [job.fence for job in before + claimed.jobs]
     assert fences == sorted(set(fences))
-    assert set(words) == {Word.DONE}
+    assert set(words) == {Result.DONE}
     assert await count_of(store, TYPE) == {
         State.WAITING: 2,
         State.ACTIVE: 10,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
+import redis
 
-from kue.errors import StoreError
-from kue.events import Kind
-from kue.job import Completed, State
-from kue.store.redis.keys import Keys, root_of
-from kue.store.values import Word
+from kue.model.errors import StoreError
+from kue.model.events import Kind
+from kue.model.job import Completed, State
+from kue.store.contract import Events, Store
+from kue.store.redis.keys import Keys
+from kue.store.values import Result
+from tests.faults.conftest import NewStore
 from tests.faults.scene import LATER, TYPE, VERBS, build, id_of
 from tests.support.jobs import (
     HOUR,
@@ -25,15 +26,7 @@ from tests.support.jobs import (
     end,
     get_one,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import redis
-
-    from kue.store.base import Events, Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 
 @pytest.fixture
@@ -41,20 +34,9 @@ async def store(redis_server: RedisServer, new_store: NewStore) -> Store:
     return new_store(redis_server.url)
 
 
-@pytest.fixture
-def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
-    with closing(redis_server.client()) as client:
-        yield client
-
-
-@pytest.fixture
-def keys(prefix: str) -> Keys:
-    return Keys(root_of(prefix, 0, 1))
-
-
 @pytest.mark.damages
 @pytest.mark.parametrize("place", ["waiting", "delayed"])
-async def test_an_id_without_a_record_is_parked_and_told_and_its_neighbours_run(
+async def test_an_id_without_a_record_is_parked_and_reported_and_its_neighbours_run(
     store: Store, client: redis.Redis, keys: Keys, place: str
 ) -> None:
     delay = "1s" if place == "delayed" else 0
@@ -64,11 +46,11 @@ async def test_an_id_without_a_record_is_parked_and_told_and_its_neighbours_run(
     async with store.watch() as events:
         started = await claim_ids(store, TYPE, now=LATER)
         again = await claim_ids(store, TYPE, now=LATER)
-        told = await first(events, Kind.ERROR)
+        reported = await first(events, Kind.ERROR)
 
     assert started == [job_id for job_id in ids if job_id != ids[2]]
     assert again == []
-    assert told == ids[2]
+    assert reported == ids[2]
     assert client.zrange(keys.of_type(TYPE, "parked"), 0, -1) == [b"%d" % ids[2]]
     assert await store.get([ids[2]]) == [None]
     # The doctor sees what happened, and it is the only thing it sees.
@@ -186,5 +168,5 @@ async def assert_runs(store: Store) -> None:
     [job_id] = await add_many(store, 1, TYPE, now=LATER, priority=-1000)
     running = await claim(store, TYPE, now=LATER, worker="w9")
     [job] = [job for job in running if job.id == job_id]
-    assert await end(store, job, Completed(None), now=LATER) is Word.DONE
+    assert await end(store, job, Completed(None), now=LATER) is Result.DONE
     assert (await get_one(store, job_id)).state is State.COMPLETE

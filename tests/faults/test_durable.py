@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import DurabilityUnknown
-from kue.job import State
-from tests.faults.conftest import assert_sound
-from tests.faults.sentinels import Replicated, info_of, say
+from kue.model.draft import draft
+from kue.model.errors import DurabilityUnknown
+from kue.model.job import State
+from kue.store.contract import Store
+from tests.faults.conftest import NewStore, assert_sound
+from tests.faults.sentinels import Replicated, info_of
 from tests.support.jobs import count_of
-from tests.support.servers import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from kue.store.base import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.patience import until
+from tests.support.servers import RedisServer
 
 MANY = 100
 #: More than anything here takes: a call within it has not waited for it.
 PATIENT = "120s"
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Replicated]:
-    pair = Replicated(tmp_path)
-    yield pair
-    pair.stop()
 
 
 async def add_durably(store: Store, producer: str) -> str:
@@ -58,21 +42,6 @@ async def add_many(store: Store) -> set[str]:
 def calls_of(server: RedisServer, command: str) -> int:
     stats: dict[str, Any] = info_of(server, "commandstats")
     return int(stats.get(f"cmdstat_{command}", {"calls": 0})["calls"])
-
-
-@contextmanager
-def frozen(server: RedisServer) -> Iterator[None]:
-    os.kill(server.pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(server.pid, signal.SIGCONT)
-
-
-async def until_seen(
-    server: RedisServer, is_so: Callable[[RedisServer], bool], what: str
-) -> None:
-    await asyncio.to_thread(wait_until, lambda: is_so(server), what)
 
 
 def has_no_replica(server: RedisServer) -> bool:
@@ -104,7 +73,7 @@ async def test_without_a_replica_nobody_waits_for_one(
     store = new_store(pair.master.url, budget=PATIENT)
     await store.open()
     pair.replica.kill()
-    await until_seen(pair.master, has_no_replica, "the replica is missed")
+    await until(lambda: has_no_replica(pair.master))
 
     assert await add_many(store) == {"unknown 1"}
 
@@ -120,9 +89,9 @@ async def test_a_frozen_replica_delays_nothing_but_confirmations(
     store = new_store(pair.master.url, budget=PATIENT)
     await store.open()
 
-    with frozen(pair.replica):
+    with pair.replica.frozen():
         adding = asyncio.create_task(add_many(store))
-        await until_seen(pair.master, someone_waits, "adds wait for the replica")
+        await until(lambda: someone_waits(pair.master))
         for _ in range(10):
             await store.get([1])
             await store.count()
@@ -140,7 +109,7 @@ async def test_adds_that_a_frozen_replica_does_not_confirm_are_stored_and_say_so
 ) -> None:
     store = new_store(pair.master.url, budget=PATIENT)
 
-    with frozen(pair.replica):
+    with pair.replica.frozen():
         assert await add_many(store) == {"unknown 1"}
 
     assert 1 <= calls_of(pair.master, "wait") <= 10
@@ -155,7 +124,7 @@ async def test_a_budget_that_is_shorter_than_the_wait_fails_no_add(
     store = new_store(pair.master.url, budget="3s")
     await store.open()
 
-    with frozen(pair.replica):
+    with pair.replica.frozen():
         assert await add_durably(store, "p") == "unknown 1"
         # It was the budget that ended, not the wait.
         assert someone_waits(pair.master)
@@ -170,12 +139,12 @@ async def test_a_connection_that_is_lost_while_it_waits_fails_no_add(
     store = new_store(pair.master.url, budget=PATIENT)
     await store.open()
 
-    with frozen(pair.replica):
+    with pair.replica.frozen():
         adding = asyncio.create_task(add_durably(store, "p"))
         # It waits only when its job is stored.
-        await until_seen(pair.master, someone_waits, "the add waits")
+        await until(lambda: someone_waits(pair.master))
         assert await count_of(store) == {State.WAITING: 1}
-        say(pair.master, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        pair.master.send("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         assert await adding == "unknown 1"
 
     assert await count_of(store) == {State.WAITING: 1}

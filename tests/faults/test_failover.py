@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import DurabilityUnknown
-from kue.job import Completed, State
-from kue.store.values import Claim, Outcome, Word
-from tests.faults.conftest import assert_sound
+from kue.model.draft import draft
+from kue.model.errors import DurabilityUnknown
+from kue.model.job import Completed, Job, State
+from kue.store.contract import Store
+from kue.store.values import Claim, ClaimRequest, Outcome, RenewRequest, Result
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.sentinels import Replicated, Sentinels
 from tests.support.jobs import add_many, count_of, get_one
+from tests.support.patience import until
 from tests.support.proxy import Fate, Proxy
-from tests.support.servers import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from kue.job import Job
-    from kue.store.base import Store
-    from tests.faults.conftest import NewStore
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Replicated]:
-    pair = Replicated(tmp_path)
-    yield pair
-    pair.stop()
 
 
 @pytest.fixture
@@ -44,7 +29,9 @@ def sentinels(tmp_path: Path, pair: Replicated) -> Iterator[Sentinels]:
 
 async def claim(store: Store, seq: int, *, worker: str = "w1") -> list[Job]:
     """Claim by the clock of the servers, because their fences are of it."""
-    claimed = await store.claim(["email"], 10, worker=worker, claim=Claim("a", seq))
+    claimed = await store.claim(
+        ClaimRequest(["email"], 10, worker=worker, claim=Claim("a", seq))
+    )
     return claimed.jobs
 
 
@@ -66,7 +53,7 @@ async def test_work_goes_on_by_itself_after_a_failover(
     assert [job.id for job in before + after] == list(range(1, 21))
     assert min(job.fence for job in after) > max(job.fence for job in before)
     words = await store.settle([Outcome(job, Completed(None)) for job in before])
-    assert set(words) == {Word.DONE}
+    assert set(words) == {Result.DONE}
     await assert_sound(store)
 
 
@@ -102,15 +89,12 @@ async def test_closing_lets_go_of_the_sentinels_too(
 ) -> None:
     store = new_store(sentinels.url)
     await store.open()
-    await store.renew("w1")
+    await store.renew(RenewRequest("w1"))
     assert sentinels.callers() != []
 
     await store.close()
 
-    def is_alone() -> bool:
-        return not sentinels.callers()
-
-    await asyncio.to_thread(wait_until, is_alone, "nobody calls the Sentinels")
+    await until(lambda: not sentinels.callers())
 
 
 async def test_fences_grow_across_a_failover_that_lost_the_last_claims(
@@ -125,12 +109,12 @@ async def test_fences_grow_across_a_failover_that_lost_the_last_claims(
     store = new_store(pair.replica.url)
     again = await claim(store, 1, worker="w2")
     words = await store.settle([Outcome(job, Completed("late")) for job in lost])
-    beat = await store.renew("zombie", runs=lost)
+    renewed = await store.renew(RenewRequest("zombie", runs=lost))
 
     assert [job.id for job in again] == [job.id for job in lost]
     assert min(job.fence for job in again) > max(job.fence for job in lost)
-    assert set(words) == {Word.LOST}
-    assert beat.lost == [job.id for job in lost]
+    assert set(words) == {Result.LOST}
+    assert renewed.lost == [job.id for job in lost]
     assert await count_of(store) == {State.ACTIVE: 10}
     await assert_sound(store)
 
@@ -143,18 +127,18 @@ async def test_an_ending_lost_in_a_failover_can_be_said_again(
     running = await claim(old, 1)
     outcomes = [Outcome(job, Completed("fine")) for job in running]
     pair.promote()
-    assert set(await old.settle(outcomes)) == {Word.DONE}
+    assert set(await old.settle(outcomes)) == {Result.DONE}
     pair.master.kill()
 
     store = new_store(pair.replica.url)
     words = await store.settle(outcomes)
 
-    assert set(words) == {Word.DONE}
+    assert set(words) == {Result.DONE}
     assert await count_of(store) == {State.COMPLETE: 10}
     await assert_sound(store)
 
 
-async def test_an_id_given_out_anew_after_a_failover_is_another_job(
+async def test_an_id_given_out_again_after_a_failover_is_another_job(
     pair: Replicated, new_store: NewStore
 ) -> None:
     old = new_store(pair.master.url)
@@ -195,12 +179,13 @@ async def test_a_durable_add_says_when_no_replica_confirmed_it(
     store = new_store(pair.master.url, budget="60s")
     await store.open()
     drafts = [draft("email")] * 5
-    os.kill(pair.replica.pid, signal.SIGSTOP)
 
-    with pytest.raises(DurabilityUnknown, match="no replica confirmed") as caught:
+    with (
+        pair.replica.frozen(),
+        pytest.raises(DurabilityUnknown, match="no replica confirmed") as caught,
+    ):
         await store.add(drafts, producer="p", seq=1, durable=True)
 
-    os.kill(pair.replica.pid, signal.SIGCONT)
     request.getfixturevalue("patient")
     added = await store.add(drafts, producer="p", seq=1, durable=True)
     assert [one.id for one in added] == caught.value.job_ids
@@ -226,12 +211,8 @@ async def test_a_durable_add_that_is_repeated_does_not_take_silence_for_consent(
     async with Proxy(pair.master.port) as proxy:
         store = new_store(proxy.url)
         await store.open()
-        os.kill(pair.replica.pid, signal.SIGSTOP)
         proxy.plan(Fate.CUT_AFTER)
-        try:
-            with pytest.raises(DurabilityUnknown):
-                await store.add([draft("email")], producer="p", seq=1, durable=True)
-        finally:
-            os.kill(pair.replica.pid, signal.SIGCONT)
+        with pair.replica.frozen(), pytest.raises(DurabilityUnknown):
+            await store.add([draft("email")], producer="p", seq=1, durable=True)
         assert proxy.struck[Fate.CUT_AFTER] == 1
         await assert_sound(store)

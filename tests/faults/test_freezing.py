@@ -8,13 +8,10 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from kue.supervisor import procfs
+from kue.supervisor import child_process
 from tests.support.freezing import freeze
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Holds the lock most of the time.
 WRITER = """
@@ -42,7 +39,7 @@ def test_others_can_write_while_a_writer_is_frozen(tmp_path: Path) -> None:
                 # It has the lock now.
                 writer.stdout.readline()
                 freeze(writer.pid, f"sqlite:///{path}")
-                assert procfs.is_frozen(writer.pid)
+                assert child_process.is_frozen(writer.pid)
                 with closing(sqlite3.connect(path, timeout=0)) as db, db:
                     db.execute("INSERT INTO t VALUES (2)")
                 os.kill(writer.pid, signal.SIGCONT)

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreFull
-from kue.job import Completed, State
-from kue.schedule import every
-from kue.store.sqlite import reserve
-from kue.store.values import Outcome, Word
-from tests.faults.conftest import assert_sound
-from tests.faults.program import TYPE
-from tests.support.jobs import T0, add, claim, count_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from kue.store.base import Store
-    from tests.faults.conftest import NewStore
+from kue.model.draft import draft
+from kue.model.errors import StoreFull
+from kue.model.job import State
+from kue.model.schedule import every
+from kue.store.contract import Store
+from kue.store.sqlite import disk_reserve
+from tests.faults.conftest import NewStore, assert_sound
+from tests.faults.load import TYPE, work_off
+from tests.support.jobs import T0, add, count_of
 
 DISK_BYTES = 24 * 1024 * 1024
 #: What others have on the disk, and free in the end.
@@ -69,18 +63,6 @@ def fill(disk: Path, most: int = DISK_BYTES) -> None:
                     junk.write(b"x" * size)
 
 
-async def work_off(store: Store, *, removes: bool) -> int:
-    """Run every job there is; return how many there were."""
-    ended = 0
-    while running := await claim(store, TYPE, limit=50):
-        outcomes = [Outcome(job, Completed(None)) for job in running]
-        assert set(await store.settle(outcomes, now=T0)) == {Word.DONE}
-        if removes:
-            await store.remove([job.id for job in running], now=T0)
-        ended += len(running)
-    return ended
-
-
 @pytest.mark.parametrize("removes", [True, False])
 async def test_jobs_are_claimed_ended_and_removed_on_a_full_disk(
     disk: Path, new_store: NewStore, removes: bool
@@ -100,7 +82,7 @@ async def test_jobs_are_claimed_ended_and_removed_on_a_full_disk(
         await add(store, [draft(TYPE)])
     (disk / "junk").unlink()
     await add(store, [draft(TYPE)])
-    assert kept.stat().st_size == reserve.SIZE
+    assert kept.stat().st_size == disk_reserve.SIZE
     assert kept.stat().st_mode & 0o777 == 0o600
     await assert_sound(store)
 
@@ -112,11 +94,11 @@ async def test_removed_jobs_make_room_for_new_ones_in_the_file(
     store = new_store(f"sqlite:///{disk / 'kue.db'}")
     count = await fill_up(store, disk)
 
-    assert await work_off(store, removes=True) == count
+    assert await work_off(store) == count
 
     assert await takes_more(store)
     again = 50 + await fill_up(store, disk)
-    assert await work_off(store, removes=True) == again
+    assert await work_off(store) == again
     await assert_sound(store)
 
 
@@ -137,7 +119,7 @@ async def test_a_store_is_opened_on_a_full_disk(
     assert await count_of(second, TYPE) == {State.WAITING: count}
     with pytest.raises(StoreFull):
         await add(second, [draft(TYPE)])
-    assert await work_off(second, removes=True) == count
+    assert await work_off(second) == count
     await assert_sound(second)
 
 
@@ -169,7 +151,7 @@ async def test_schedules_add_no_jobs_on_a_full_disk_and_stay_due(
 
     on_a_full_disk = await store.tend(now=T0)
     (disk / "junk").unlink(missing_ok=True)
-    await work_off(store, removes=True)
+    await work_off(store)
     with_room = await store.tend(now=T0)
 
     assert (on_a_full_disk.fired, with_room.fired) == (0, 1)

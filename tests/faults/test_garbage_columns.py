@@ -8,35 +8,32 @@ For every column and every kind of wrong value (R-6): each verb works or raises
 from __future__ import annotations
 
 import asyncio
-import logging
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kue import ActiveJob, Kue
-from kue.errors import StoreCorrupt, StoreError, StoreUnavailable
+from kue.model.errors import StoreCorrupt, StoreError, StoreUnavailable
+from kue.store.contract import Store
 from tests.faults.garbling import (
     CALLS,
     COLUMNS,
     WRONG,
     Column,
+    call_all,
+    errors,
     garbled,
     prepare,
     store_at,
 )
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.store.base import Store
-    from tests.faults.scene import Scene
+from tests.faults.scene import Scene
+from tests.support.patience import until
 
 pytestmark = pytest.mark.damages
 
 _TEXT, _NAME = {"text", "json", "list", "empty"}, {"text", "json", "list"}
 _NULL = {"null"}
-#: Values that are no damage to be seen: the column may hold any text, name or nothing.
+#: Values that do not look damaged: the column may hold any text, name or nothing.
 LEGAL = {
     "claims.lane": _NAME,
     "errors.kind": _TEXT,
@@ -95,8 +92,8 @@ async def test_wrong_values_raise_store_errors_and_are_found(
         if garbled(path, sound, column, kind):
             cases += 1
             is_legal = kind in LEGAL.get(".".join(column), ())
-            told = await look(path, scene, is_legal=is_legal)
-            faults += [f"{kind}: {fault}" for fault in told]
+            found = await look(path, scene, is_legal=is_legal)
+            faults += [f"{kind}: {fault}" for fault in found]
 
     assert "\n".join(faults) == ""
     assert cases
@@ -106,7 +103,8 @@ async def look(path: Path, scene: Scene, *, is_legal: bool) -> list[str]:
     """Return what is wrong with how a garbled store is met."""
     store = store_at(path)
     try:
-        return [*await examine(store, is_legal), *await call_all(store, scene)]
+        found = await examine(store, is_legal)
+        return found + await call_all(store, scene, CALLS, is_fit)
     finally:
         await store.close()
 
@@ -119,18 +117,6 @@ async def examine(store: Store, is_legal: bool) -> list[str]:
     except Exception as exc:
         return [f"the doctor raised {exc!r}"]
     return [] if is_legal or report.findings else ["the doctor finds nothing"]
-
-
-async def call_all(store: Store, scene: Scene) -> list[str]:
-    """Call every verb; together, which is how a busy process does."""
-    answers = await asyncio.gather(
-        *(verb(store, scene) for verb in CALLS.values()), return_exceptions=True
-    )
-    return [
-        f"{name} raised {answer!r}"
-        for name, answer in zip(CALLS, answers, strict=True)
-        if isinstance(answer, Exception) and not is_fit(answer)
-    ]
 
 
 def is_fit(error: Exception) -> bool:
@@ -172,7 +158,3 @@ async def test_a_worker_says_what_is_wrong(
     assert isinstance(first.exc_info and first.exc_info[1], StoreCorrupt)
     assert "kue doctor" in first.getMessage()
     assert len(errors(caplog)) <= 2
-
-
-def errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    return [record for record in caplog.records if record.levelno == logging.ERROR]

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from typing import TYPE_CHECKING
-
 import pytest
+import redis
 
-from kue.draft import draft
-from kue.errors import StoreCorrupt
-from kue.job import Completed, Retried, State
-from kue.schedule import every
-from kue.store.redis.keys import Keys, root_of, worker_field
-from kue.store.values import Limits, Outcome, Progress, Word
+from kue.model.draft import draft
+from kue.model.errors import StoreCorrupt
+from kue.model.job import Completed, Job, Retried, State
+from kue.model.schedule import every
+from kue.store.contract import Store
+from kue.store.redis.keys import Keys, worker_field
+from kue.store.values import Limits, Outcome, Progress, RenewRequest, Result
+from tests.faults.conftest import NewStore
 from tests.support.jobs import HOUR, OOPS, SECOND, T0, add, add_many, claim, claim_ids
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import redis
-
-    from kue.job import Job
-    from kue.store.base import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 pytestmark = pytest.mark.damages
 
-GARBAGE = [b"", b"garbage", b"\xff\x00\xfe", b"-1:-1:-1:-1", b"\n\t{", b"9" * 400]
-IDS = ["empty", "text", "binary", "numbers", "json", "huge"]
+GARBAGE = {
+    "empty": b"",
+    "text": b"garbage",
+    "binary": b"\xff\x00\xfe",
+    "numbers": b"-1:-1:-1:-1",
+    "json": b"\n\t{",
+    "huge": b"9" * 400,
+}
 TYPE = "email"
 LATER = T0 + 4 * SECOND
 
@@ -38,24 +35,18 @@ async def store(redis_server: RedisServer, new_store: NewStore) -> Store:
     return new_store(redis_server.url)
 
 
-@pytest.fixture
-def client(redis_server: RedisServer) -> Iterator[redis.Redis]:
-    with closing(redis_server.client()) as client:
-        yield client
-
-
-@pytest.fixture
-def keys(prefix: str) -> Keys:
-    return Keys(root_of(prefix, 0, 1))
+@pytest.fixture(params=GARBAGE)
+def garbage(request: pytest.FixtureRequest) -> bytes:
+    return GARBAGE[request.param]
 
 
 @pytest.fixture
 async def running(store: Store) -> list[Job]:
-    """Three jobs that run, and three in line that were tried before."""
+    """Three jobs that run, and three waiting that were tried before."""
     await add_many(store, 6, TYPE, attempts=9)
     runs = await claim(store, TYPE, limit=6)
     tried = [Outcome(job, Retried(OOPS)) for job in runs[3:]]
-    assert set(await store.settle(tried, now=T0)) == {Word.DONE}
+    assert set(await store.settle(tried, now=T0)) == {Result.DONE}
     await store.progress([Progress(job.id, 10) for job in runs[:3]], now=T0)
     await store.tend(now=T0)
     return runs
@@ -63,10 +54,10 @@ async def running(store: Store) -> list[Job]:
 
 async def assert_neighbours_run(store: Store, running: list[Job]) -> None:
     """See that all but the first of those that run or wait can go on."""
-    beat = await store.renew("w1", runs=running[1:3], now=LATER)
-    assert beat.lost == []
+    renewed = await store.renew(RenewRequest("w1", runs=running[1:3]), now=LATER)
+    assert renewed.lost == []
     ended = [Outcome(job, Completed(None)) for job in running[1:3]]
-    assert await store.settle(ended, now=LATER) == [Word.DONE] * 2
+    assert await store.settle(ended, now=LATER) == [Result.DONE] * 2
     started = await claim_ids(store, TYPE, limit=10, worker="w2", now=LATER)
     assert {job.id for job in running[4:]} <= set(started)
     await store.tend(now=LATER)
@@ -75,31 +66,25 @@ async def assert_neighbours_run(store: Store, running: list[Job]) -> None:
     assert {worker.name for worker in await store.workers()} == {"w1", "w2"}
 
 
-@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
-@pytest.mark.parametrize("structure", ["active", "progress"])
-async def test_garbage_of_a_running_job_stops_no_other(
+#: Structures of a type, and the place in `running` of the job whose value is garbage.
+OF_A_JOB = [("active", 0), ("progress", 0), ("tries", 3)]
+
+
+@pytest.mark.parametrize(("structure", "at"), OF_A_JOB)
+async def test_garbage_of_a_running_or_waiting_job_stops_no_other(
     store: Store,
     client: redis.Redis,
     keys: Keys,
     running: list[Job],
     structure: str,
+    at: int,
     garbage: bytes,
 ) -> None:
-    client.hset(keys.of_type(TYPE, structure), str(running[0].id), garbage)
+    client.hset(keys.of_type(TYPE, structure), str(running[at].id), garbage)
 
     await assert_neighbours_run(store, running)
 
 
-@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
-async def test_garbage_of_a_waiting_job_stops_no_other(
-    store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
-) -> None:
-    client.hset(keys.of_type(TYPE, "tries"), str(running[3].id), garbage)
-
-    await assert_neighbours_run(store, running)
-
-
-@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
 @pytest.mark.parametrize("structure", [f"claims:{T0 // HOUR}", "info", "cancelling"])
 async def test_garbage_about_someone_else_stops_no_worker(
     store: Store,
@@ -114,8 +99,7 @@ async def test_garbage_about_someone_else_stops_no_worker(
     await assert_neighbours_run(store, running)
 
 
-@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
-async def test_a_schedule_that_is_garbage_stops_neither_upkeep_nor_other_schedules(
+async def test_a_schedule_that_is_garbage_stops_neither_maintenance_nor_other_schedules(
     store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
 ) -> None:
     for name in ("a", "b", "c"):
@@ -128,7 +112,6 @@ async def test_a_schedule_that_is_garbage_stops_neither_upkeep_nor_other_schedul
     await assert_neighbours_run(store, running)
 
 
-@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
 async def test_garbage_in_what_maintenance_notes_stops_nobody(
     store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
 ) -> None:
@@ -157,34 +140,31 @@ async def test_a_damaged_type_keeps_maintenance_from_no_other(
     assert [job.state for job in found if job] == [State.WAITING] * 3
 
 
-@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
 async def test_a_pause_that_is_garbage_stops_at_most_its_own_worker(
     store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
 ) -> None:
     client.hset(keys.of_shard("paused"), worker_field("w2"), garbage)
 
-    beat = await store.renew("w2", now=T0)
+    renewed = await store.renew(RenewRequest("w2"), now=T0)
 
-    assert beat.paused is None or beat.paused.worker == "w2"
-    assert (await store.renew("w1", now=T0)).paused is None
+    assert renewed.paused is None or renewed.paused.worker == "w2"
+    assert (await store.renew(RenewRequest("w1"), now=T0)).paused is None
     assert await store.workers(now=T0)
     await assert_neighbours_run(store, running)
 
 
-@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
 async def test_a_request_to_cancel_that_is_garbage_still_reaches_its_worker(
     store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
 ) -> None:
     value = TYPE.encode() + b"\t" + garbage
     client.hset(keys.of_shard("cancelling"), str(running[0].id), value)
 
-    beat = await store.renew("w1", runs=running[:3], now=T0)
+    renewed = await store.renew(RenewRequest("w1", runs=running[:3]), now=T0)
 
-    assert (beat.lost, list(beat.cancel)) == ([], [running[0].id])
+    assert (renewed.lost, list(renewed.cancel)) == ([], [running[0].id])
     await assert_neighbours_run(store, running)
 
 
-@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
 async def test_a_limit_that_is_garbage_stops_at_most_its_own_type(
     store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
 ) -> None:
@@ -196,7 +176,6 @@ async def test_a_limit_that_is_garbage_stops_at_most_its_own_type(
     await assert_neighbours_run(store, running)
 
 
-@pytest.mark.parametrize("garbage", GARBAGE, ids=IDS)
 async def test_a_unique_key_held_by_garbage_can_be_taken(
     store: Store, client: redis.Redis, keys: Keys, running: list[Job], garbage: bytes
 ) -> None:

@@ -7,17 +7,22 @@ import contextlib
 import sqlite3
 import sys
 import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kue import Cancel, JobCancelled, JobFailed, Kue, State
-from kue.draft import draft
-from kue.policy import MAX_STALLS
+from kue.model.draft import draft
+from kue.model.retry_policy import MAX_STALLS
+from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
+from kue.worker.active_job import ActiveJob
+from kue.worker.handler_adapters import Execution
 from tests.faults import program_handlers
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.processes import Process
 from tests.faults.program_handlers import (
     BLOCKED_LEASE_SECONDS,
@@ -29,20 +34,10 @@ from tests.faults.program_handlers import (
     RETURNED,
     UNSPEAKABLE,
 )
-from tests.support.jobs import count_of, get_one
+from tests.support.jobs import count_of, get_one, outcomes, until_ended
 from tests.support.leases import PATIENT_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from kue.job import Job
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
-    from kue.worker.handlers import Execution
-    from tests.faults.conftest import NewStore
-    from tests.support.proxy import Proxy
-    from tests.support.servers import RedisServer
+from tests.support.proxy import Proxy
+from tests.support.servers import RedisServer
 
 KINDS: dict[Execution, Callable[[str], Any]] = {
     "loop": program_handlers.in_loop,
@@ -53,23 +48,8 @@ KINDS: dict[Execution, Callable[[str], Any]] = {
 PATIENCE_SECONDS = 50.0
 
 
-@pytest.fixture(params=["sqlite", "redis"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'kue.db'}"
-    server: RedisServer = request.getfixturevalue("redis_server")
-    return server.url
-
-
 @pytest.fixture
-async def store(url: str, new_store: NewStore) -> Store:
-    return new_store(url)
-
-
-@pytest.fixture
-async def q(
-    url: str, prefix: str, store: Store, request: pytest.FixtureRequest
-) -> AsyncIterator[Kue]:
+async def q(url: str, prefix: str, store: Store) -> AsyncIterator[Kue]:
     """A queue with a handler that behaves; its jobs must be sound in the end."""
     async with Kue(url, prefix=prefix, lease=PATIENT_LEASE_SECONDS, budget="60s") as q:
 
@@ -78,13 +58,6 @@ async def q(
             return "fine"
 
         yield q
-        if request.node.get_closest_marker("damages") is None:
-            await assert_sound(store)
-
-
-def register(q: Kue, execution: Execution) -> None:
-    """Have jobs of type "bad" handled there, a few at once."""
-    q.task(name="bad", execution=execution, concurrency=3)(KINDS[execution])
 
 
 async def assert_at_work(q: Kue) -> None:
@@ -92,18 +65,11 @@ async def assert_at_work(q: Kue) -> None:
     assert await handle.result(timeout=PATIENCE_SECONDS) == "fine"
 
 
-def outcomes(job: Job) -> list[str]:
-    return [past.outcome for past in job.history]
-
-
 @pytest.mark.parametrize("execution", KINDS)
 async def test_whatever_a_handler_raises_ends_its_own_run_alone(
     q: Kue, execution: Execution
 ) -> None:
-    register(q, execution)
-    async with q.work():
-        errors = await failures_of(q, [*RAISED])
-        await assert_at_work(q)
+    errors = await failures_of(q, execution, RAISED)
 
     assert {what: error.kind for what, error in errors.items()} == {
         what: what for what in RAISED
@@ -111,17 +77,24 @@ async def test_whatever_a_handler_raises_ends_its_own_run_alone(
     assert all(len(error.message) < 5_000 for error in errors.values())
 
 
-async def failures_of(q: Kue, whats: list[str]) -> dict[str, Any]:
-    """Run a job for each of *whats*, and return the error it failed with."""
-    handles = [
-        await q.enqueue("bad", {"what": what}, attempts=1, backoff=None)
+async def failures_of(q: Kue, execution: Execution, whats: Iterable[str]) -> Any:
+    """
+    Run a job for each of *whats*, a few at once, and return the errors of each.
+
+    The worker must be at work after that.
+    """
+    q.task(name="bad", execution=execution, concurrency=3)(KINDS[execution])
+    handles = {
+        what: await q.enqueue("bad", {"what": what}, attempts=1, backoff=None)
         for what in whats
-    ]
+    }
     errors = {}
-    for what, handle in zip(whats, handles, strict=True):
-        with pytest.raises(JobFailed):
-            await handle.result(timeout=PATIENCE_SECONDS)
-        errors[what] = (await handle.refresh()).error
+    async with q.work():
+        for what, handle in handles.items():
+            with pytest.raises(JobFailed):
+                await handle.result(timeout=PATIENCE_SECONDS)
+            errors[what] = (await handle.refresh()).error
+        await assert_at_work(q)
     return errors
 
 
@@ -129,10 +102,7 @@ async def failures_of(q: Kue, whats: list[str]) -> dict[str, Any]:
 async def test_an_exception_that_raises_what_nobody_catches_is_shown_as_it_can_be(
     q: Kue, execution: Execution
 ) -> None:
-    register(q, execution)
-    async with q.work():
-        errors = await failures_of(q, [*UNSPEAKABLE])
-        await assert_at_work(q)
+    errors = await failures_of(q, execution, UNSPEAKABLE)
 
     for error in errors.values():
         assert error.kind == "Unprintable"
@@ -143,10 +113,7 @@ async def test_an_exception_that_raises_what_nobody_catches_is_shown_as_it_can_b
 async def test_a_result_that_cannot_be_kept_fails_its_own_run_alone(
     q: Kue, execution: Execution
 ) -> None:
-    register(q, execution)
-    async with q.work():
-        errors = await failures_of(q, [*RETURNED])
-        await assert_at_work(q)
+    errors = await failures_of(q, execution, RETURNED)
 
     assert {error.kind for error in errors.values()} == {"BadPayload"}
     assert all(error.message.startswith("result") for error in errors.values())
@@ -173,7 +140,7 @@ async def test_a_handler_that_never_ends_has_as_many_runs_as_attempts(q: Kue) ->
 async def test_a_handler_that_blocks_the_loop_loses_no_lease(
     store: Store, url: str, prefix: str
 ) -> None:
-    """Neither its own nor that of its neighbours: a thread goes on beating."""
+    """Neither its own nor that of its neighbours: a thread sends the heartbeats."""
     neighbours = [draft("neighbour", {"seconds": 0.5})] * 5
     added = await store.add(neighbours, producer="n", seq=1)
     program = "tests.faults.program_handlers"
@@ -184,10 +151,9 @@ async def test_a_handler_that_blocks_the_loop_loses_no_lease(
         assert (await worker.line()).startswith("blocked")
         rescued = await tended(store, BLOCKED_SECONDS)
         for one in added:
-            assert outcomes(await ended(store, one.id)) == ["complete"]
+            assert outcomes(await until_ended(store, one.id)) == ["complete"]
 
     assert rescued == 0
-    await assert_sound(store)
 
 
 async def tended(store: Store, seconds: float) -> int:
@@ -201,13 +167,6 @@ async def tended(store: Store, seconds: float) -> int:
     return rescued
 
 
-async def ended(store: Store, job_id: int) -> Job:
-    async with asyncio.timeout(PATIENCE_SECONDS), store.watch([job_id]) as events:
-        while not (job := await get_one(store, job_id)).state.is_final:
-            await anext(events)
-    return job
-
-
 async def test_tasks_that_outlive_their_handler_do_no_harm(q: Kue) -> None:
     """They may go on talking; the job has ended as its handler did."""
     tasks: list[asyncio.Task[None]] = []
@@ -219,7 +178,7 @@ async def test_tasks_that_outlive_their_handler_do_no_harm(q: Kue) -> None:
         await job.log("late line")
         with contextlib.suppress(Exception):
             await job.progress(50)
-        raise Cancel("nobody hears this")
+        raise Cancel("nobody receives this")
 
     @q.process("bad", 1)
     async def leave_behind(job: ActiveJob) -> str:
@@ -302,7 +261,7 @@ async def until_over(store: Store, worker: Process) -> None:
 def damage(
     request: pytest.FixtureRequest, url: str, prefix: str, tmp_path: Path
 ) -> Callable[[int], None]:
-    """Writes into the store by hand that a job's payload is no JSON."""
+    """Writes into the store by hand that a job's payload is not JSON."""
 
     def in_sqlite(job_id: int) -> None:
         with closing(sqlite3.connect(tmp_path / "kue.db")) as file, file:
@@ -414,7 +373,7 @@ STRICT_LEASE_SECONDS = 2.0
 async def test_a_strict_worker_gives_up_what_it_runs_when_its_lease_ends(
     proxy: Proxy, direct: Store, prefix: str, how: str
 ) -> None:
-    """Nobody can tell any more that it is still its own; back again, it runs anew."""
+    """Nobody can tell any more that it is still its own; back again, it runs again."""
     lease = STRICT_LEASE_SECONDS
     async with Kue(proxy.url, prefix=prefix, lease=lease, strict_lease=True) as q:
         cut = Cut(q, proxy)
@@ -428,7 +387,7 @@ async def test_a_strict_worker_gives_up_what_it_runs_when_its_lease_ends(
             gave_up_at = await direct.now()
             cut.go_on.set()
             await cut.back(how)
-            job = await ended(direct, added.id)
+            job = await until_ended(direct, added.id)
 
     # Towards the end of the lease that its last heartbeat got it, and not before.
     assert gave_up_at > worker.deadline - 1000 * lease / 2
@@ -451,7 +410,7 @@ async def test_a_worker_out_of_reach_for_a_while_goes_on_and_completes(
             await asyncio.sleep(1.5 * LEASE_SECONDS)
             cut.go_on.set()
             await cut.back(how)
-            job = await ended(direct, added.id)
+            job = await until_ended(direct, added.id)
 
     assert (job.state, job.result, cut.runs) == (State.COMPLETE, "done", 1)
     assert outcomes(job) == ["complete"]

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreUnavailable
-from kue.job import State
+from kue.model.draft import draft
+from kue.model.errors import StoreUnavailable
+from kue.model.job import Draft, State
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Added
-from tests.support.jobs import count_of
+from tests.faults.conftest import NewStore
+from tests.support.jobs import count_of, get_many
 from tests.support.proxy import Fate, Proxy
-
-if TYPE_CHECKING:
-    from kue.job import Draft
-    from kue.store.base import Store
-    from tests.faults.conftest import NewStore
 
 #: Ways to lose an answer that the caller notices at once.
 CUTS = (Fate.CUT_BEFORE, Fate.CUT_AFTER)
-
-
-@pytest.fixture
-async def store(proxy: Proxy, new_store: NewStore, quick: None) -> Store:
-    """A store behind the proxy that has time for many repetitions."""
-    store = new_store(proxy.url, budget="20s")
-    await store.open()
-    return store
 
 
 def numbered(count: int, first: int = 0) -> list[Draft]:
@@ -39,11 +27,11 @@ def numbered(count: int, first: int = 0) -> list[Draft]:
 @pytest.mark.parametrize("size", [1, MAX_BATCH])
 @pytest.mark.parametrize("fate", [*CUTS, Fate.MUTE])
 async def test_an_add_whose_answer_is_lost_adds_once(
-    store: Store, direct: Store, proxy: Proxy, fate: Fate, size: int
+    proxied: Store, direct: Store, proxy: Proxy, fate: Fate, size: int
 ) -> None:
     proxy.plan(fate, fate)
 
-    added = await store.add(numbered(size), producer="p", seq=1)
+    added = await proxied.add(numbered(size), producer="p", seq=1)
 
     assert proxy.struck[fate] == 2
     assert [one.id for one in added] == list(range(1, size + 1))
@@ -52,13 +40,13 @@ async def test_an_add_whose_answer_is_lost_adds_once(
 
 @pytest.mark.parametrize("fate", [*CUTS, Fate.MUTE])
 async def test_an_add_with_unique_keys_whose_answer_is_lost_answers_as_the_first(
-    store: Store, direct: Store, proxy: Proxy, fate: Fate
+    proxied: Store, direct: Store, proxy: Proxy, fate: Fate
 ) -> None:
     [held] = await direct.add([draft("email", unique="b")], producer="other", seq=1)
     drafts = [draft("email", unique=key) for key in ("a", "b", "c", "a")]
     proxy.plan(fate)
 
-    first, second, third, fourth = await store.add(drafts, producer="p", seq=1)
+    first, second, third, fourth = await proxied.add(drafts, producer="p", seq=1)
 
     assert second == Added(held.id, False, held.created_at)
     assert (first.new, third.new) == (True, True)
@@ -68,7 +56,7 @@ async def test_an_add_with_unique_keys_whose_answer_is_lost_answers_as_the_first
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_adds_in_random_trouble_all_arrive_once_and_in_order(
-    store: Store, direct: Store, proxy: Proxy, seed: int
+    proxied: Store, direct: Store, proxy: Proxy, seed: int
 ) -> None:
     random = Random(seed)
     proxy.draw(random, {Fate.CUT_BEFORE: 0.1, Fate.CUT_AFTER: 0.2, Fate.MUTE: 0.02})
@@ -76,22 +64,18 @@ async def test_adds_in_random_trouble_all_arrive_once_and_in_order(
 
     for seq in range(60):
         size = random.choice([1, 1, 7, 100])
-        added = await store.add(numbered(size, len(ids)), producer="p", seq=seq)
+        added = await proxied.add(numbered(size, len(ids)), producer="p", seq=seq)
         ids += [one.id for one in added]
 
     assert proxy.struck[Fate.CUT_AFTER] > 5
     assert ids == list(range(1, len(ids) + 1))
-    jobs = [
-        job
-        for at in range(0, len(ids), MAX_BATCH)
-        for job in await direct.get(ids[at : at + MAX_BATCH])
-    ]
-    assert [job and job.data for job in jobs] == [{"i": i} for i in range(len(ids))]
+    jobs = await get_many(direct, ids)
+    assert [job.data for job in jobs] == [{"i": i} for i in range(len(ids))]
     assert await count_of(direct) == {State.WAITING: len(ids)}
 
 
 async def test_producers_in_random_trouble_do_not_get_each_others_answers(
-    store: Store, direct: Store, proxy: Proxy
+    proxied: Store, direct: Store, proxy: Proxy
 ) -> None:
     proxy.draw(Random(7), {Fate.CUT_AFTER: 0.2, Fate.CUT_BEFORE: 0.1})
 
@@ -99,7 +83,7 @@ async def test_producers_in_random_trouble_do_not_get_each_others_answers(
         ids = []
         for seq in range(25):
             data = {"by": name, "seq": seq}
-            [one] = await store.add([draft("email", data)], producer=name, seq=seq)
+            [one] = await proxied.add([draft("email", data)], producer=name, seq=seq)
             ids.append(one.id)
         return ids
 
@@ -107,20 +91,19 @@ async def test_producers_in_random_trouble_do_not_get_each_others_answers(
     ids = dict(zip(names, await asyncio.gather(*map(produce, names)), strict=True))
 
     for name in names:
-        jobs = await direct.get(ids[name])
-        said = [job and job.data for job in jobs]
-        assert said == [{"by": name, "seq": seq} for seq in range(25)]
+        found = [job.data for job in await get_many(direct, ids[name])]
+        assert found == [{"by": name, "seq": seq} for seq in range(25)]
     assert await count_of(direct) == {State.WAITING: 200}
 
 
 async def test_an_add_that_arrives_again_late_adds_nothing(
-    store: Store, direct: Store, proxy: Proxy
+    proxied: Store, direct: Store, proxy: Proxy
 ) -> None:
     proxy.plan(Fate.HOLD, Fate.HOLD)
-    await store.add(numbered(3), producer="p", seq=1)
+    await proxied.add(numbered(3), producer="p", seq=1)
 
     as_the_last = await proxy.release()
-    await store.add(numbered(1, first=3), producer="p", seq=2)
+    await proxied.add(numbered(1, first=3), producer="p", seq=2)
     behind_the_last = await proxy.release()
 
     assert b"1-3" in as_the_last

@@ -5,35 +5,32 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, Failed, Retried, State
-from kue.store.values import Claim, LogLine, Outcome, Progress, Word
-from tests.support.jobs import OOPS, count_of, get_one
+from kue.model.draft import draft
+from kue.model.job import Completed, Failed, Job, Retried, State
+from kue.store.contract import Store
+from kue.store.values import (
+    Claim,
+    ClaimRequest,
+    LogLine,
+    Outcome,
+    Progress,
+    RenewRequest,
+    Result,
+)
+from tests.support.jobs import OOPS, count_of, get_many, get_one, outcomes
 from tests.support.proxy import Fate, Proxy
-
-if TYPE_CHECKING:
-    from kue.job import Job
-    from kue.store.base import Store
-    from tests.faults.conftest import NewStore
 
 LOSSES = (Fate.CUT_BEFORE, Fate.CUT_AFTER, Fate.MUTE)
 
 
-@pytest.fixture
-async def store(proxy: Proxy, new_store: NewStore, quick: None) -> Store:
-    """A store behind the proxy that has time for many repetitions."""
-    store = new_store(proxy.url, budget="20s")
-    await store.open()
-    return store
-
-
 async def claim(store: Store, seq: int, limit: int = 5, lane: str = "a") -> list[Job]:
     claimed = await store.claim(
-        ["email"], limit, worker="w1", claim=Claim(lane, seq), lease=60_000
+        ClaimRequest(
+            ["email"], limit, worker="w1", claim=Claim(lane, seq), lease=60_000
+        )
     )
     return claimed.jobs
 
@@ -50,12 +47,12 @@ async def fill(store: Store, count: int) -> list[int]:
 
 @pytest.mark.parametrize("fate", LOSSES)
 async def test_a_claim_whose_answer_is_lost_takes_its_jobs_once(
-    store: Store, direct: Store, proxy: Proxy, fate: Fate
+    proxied: Store, direct: Store, proxy: Proxy, fate: Fate
 ) -> None:
     ids = await fill(direct, 20)
     proxy.plan(fate, fate)
 
-    jobs = await claim(store, seq=1)
+    jobs = await claim(proxied, seq=1)
 
     assert proxy.struck[fate] == 2
     assert [job.id for job in jobs] == ids[:5]
@@ -76,7 +73,7 @@ async def test_a_claim_whose_answer_is_lost_takes_its_jobs_once(
     ids=["complete", "failed", "delayed", "waiting"],
 )
 async def test_a_settle_whose_answer_is_lost_ends_its_run_once(
-    store: Store,
+    proxied: Store,
     direct: Store,
     proxy: Proxy,
     fate: Fate,
@@ -84,48 +81,45 @@ async def test_a_settle_whose_answer_is_lost_ends_its_run_once(
     state: State,
 ) -> None:
     await fill(direct, 1)
-    [job] = await claim(store, seq=1)
+    [job] = await claim(proxied, seq=1)
     proxy.plan(fate)
 
-    [word] = await store.settle([Outcome(job, ending)])
+    [word] = await proxied.settle([Outcome(job, ending)])
 
-    # The first one was done; its repetition is told so.
-    assert word is (Word.DONE if fate is Fate.CUT_BEFORE else Word.ALREADY)
+    # The first one was done, and its repetition reports that.
+    assert word is (Result.DONE if fate is Fate.CUT_BEFORE else Result.ALREADY)
     after = await get_one(direct, job.id)
     assert (after.state, after.attempts, len(after.history)) == (state, 1, 1)
 
 
 @pytest.mark.parametrize("fate", LOSSES)
 async def test_a_cycle_whose_answer_is_lost_ends_and_starts_once(
-    store: Store, direct: Store, proxy: Proxy, fate: Fate
+    proxied: Store, direct: Store, proxy: Proxy, fate: Fate
 ) -> None:
     ids = await fill(direct, 10)
-    first = await claim(store, seq=1)
+    first = await claim(proxied, seq=1)
     proxy.plan(fate, fate)
 
-    words, claimed = await store.cycle(
+    words, claimed = await proxied.cycle(
         [Outcome(job, Completed(None)) for job in first],
-        ["email"],
-        5,
-        worker="w1",
-        claim=Claim("a", 2),
+        ClaimRequest(["email"], 5, worker="w1", claim=Claim("a", 2)),
     )
 
-    assert set(words) <= {Word.DONE, Word.ALREADY}
+    assert set(words) <= {Result.DONE, Result.ALREADY}
     assert [job.id for job in claimed.jobs] == ids[5:]
     assert await count_of(direct) == {State.COMPLETE: 5, State.ACTIVE: 5}
 
 
 async def test_a_claim_that_arrives_late_takes_nothing(
-    store: Store, direct: Store, proxy: Proxy
+    proxied: Store, direct: Store, proxy: Proxy
 ) -> None:
     ids = await fill(direct, 20)
     proxy.plan(Fate.HOLD, Fate.HOLD)
-    first = await claim(store, seq=1)
+    first = await claim(proxied, seq=1)
 
     await proxy.release()
     again = await count_of(direct)
-    second = await claim(store, seq=2)
+    second = await claim(proxied, seq=2)
     await proxy.release()
 
     assert [job.id for job in first + second] == ids[:10]
@@ -134,13 +128,13 @@ async def test_a_claim_that_arrives_late_takes_nothing(
 
 
 async def test_a_cycle_that_arrives_late_cannot_end_the_next_run(
-    store: Store, direct: Store, proxy: Proxy
+    proxied: Store, direct: Store, proxy: Proxy
 ) -> None:
     await fill(direct, 1)
-    [first] = await claim(store, seq=1)
+    [first] = await claim(proxied, seq=1)
     proxy.plan(Fate.HOLD)
-    await store.settle([Outcome(first, Retried(OOPS))])
-    [second] = await claim(store, seq=2)
+    await proxied.settle([Outcome(first, Retried(OOPS))])
+    [second] = await claim(proxied, seq=2)
 
     await proxy.release()
 
@@ -151,19 +145,22 @@ async def test_a_cycle_that_arrives_late_cannot_end_the_next_run(
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_lanes_in_random_trouble_run_each_job_once(
-    store: Store, direct: Store, proxy: Proxy, seed: int
+    proxied: Store, direct: Store, proxy: Proxy, seed: int
 ) -> None:
     ids = await fill(direct, 400)
     random = Random(seed)
     proxy.draw(random, {Fate.CUT_BEFORE: 0.1, Fate.CUT_AFTER: 0.2, Fate.MUTE: 0.01})
     handed_out: Counter[int] = Counter()
-    words: Counter[Word] = Counter()
+    words: Counter[Result] = Counter()
 
     async def work(lane: str) -> None:
         ended: list[Outcome] = []
         for seq in range(1, 400):
-            said, claimed = await store.cycle(
-                ended, ["email"], 8, worker="w1", claim=Claim(lane, seq), lease=60_000
+            said, claimed = await proxied.cycle(
+                ended,
+                ClaimRequest(
+                    ["email"], 8, worker="w1", claim=Claim(lane, seq), lease=60_000
+                ),
             )
             words.update(said)
             handed_out.update(job.id for job in claimed.jobs)
@@ -175,26 +172,27 @@ async def test_lanes_in_random_trouble_run_each_job_once(
 
     assert proxy.struck[Fate.CUT_AFTER] > 3
     assert handed_out == Counter(ids)
-    assert words.keys() <= {Word.DONE, Word.ALREADY}
+    assert words.keys() <= {Result.DONE, Result.ALREADY}
     assert await count_of(direct) == {State.COMPLETE: 400}
-    for job in await direct.get(ids):
-        assert job is not None
-        assert [attempt.outcome for attempt in job.history] == ["complete"]
+    for job in await get_many(direct, ids):
+        assert outcomes(job) == ["complete"]
 
 
-async def test_beats_and_signs_of_life_survive_lost_answers(
-    store: Store, direct: Store, proxy: Proxy
+async def test_heartbeats_and_progress_survive_lost_answers(
+    proxied: Store, direct: Store, proxy: Proxy
 ) -> None:
     await fill(direct, 3)
-    jobs = await claim(store, seq=1)
+    jobs = await claim(proxied, seq=1)
     await direct.cancel([jobs[0].id])
     proxy.draw(Random(3), {Fate.CUT_AFTER: 0.4})
 
     for percent in range(1, 21):
-        beat = await store.renew("w1", runs=jobs, info={"n": percent})
+        renewed = await proxied.renew(
+            RenewRequest("w1", runs=jobs, info={"n": percent})
+        )
         update = Progress(jobs[1].id, percent, token=jobs[1].token)
-        assert await store.progress([update]) == [Word.DONE]
-        assert (beat.lost, beat.cancel) == ([], {jobs[0].id: ""})
+        assert await proxied.progress([update]) == [Result.DONE]
+        assert (renewed.lost, renewed.cancel) == ([], {jobs[0].id: ""})
 
     assert proxy.struck[Fate.CUT_AFTER] > 5
     assert (await get_one(direct, jobs[1].id)).progress == 20
@@ -204,13 +202,13 @@ async def test_beats_and_signs_of_life_survive_lost_answers(
 
 @pytest.mark.parametrize("fate", LOSSES)
 async def test_log_lines_whose_answer_is_lost_are_written_once(
-    store: Store, direct: Store, proxy: Proxy, fate: Fate
+    proxied: Store, direct: Store, proxy: Proxy, fate: Fate
 ) -> None:
     """Saying the same thing twice is the same as saying it once."""
     [job_id] = await fill(direct, 1)
     proxy.plan(fate, fate)
 
-    word = await store.log(job_id, [LogLine("one"), LogLine("two")])
+    word = await proxied.log(job_id, [LogLine("one"), LogLine("two")])
 
-    assert word is Word.DONE
+    assert word is Result.DONE
     assert [line.text for line in await direct.logs(job_id)] == ["one", "two"]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreUnavailable
-from kue.events import Kind
-from kue.store.redis import listening
+from kue.model.draft import draft
+from kue.model.errors import StoreUnavailable
+from kue.model.events import Kind
+from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
-from tests.support.listening import read_until
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from kue.store.redis.verbs import watch
+from tests.faults.conftest import NewStore
+from tests.support.listening import kinds, read_until
+from tests.support.servers import RedisServer
 
 
 @pytest.fixture
@@ -41,9 +37,13 @@ async def test_a_message_that_did_not_come_is_noticed_by_the_next(
         await add(store, 2)
         lose_a_message(redis_server, prefix)
         await add(store, 3)
-        heard = await read_until(events, lambda event: event.kind is Kind.LAGGED)
+        received = await read_until(events, lambda event: event.kind is Kind.LAGGED)
 
-    assert [event.kind for event in heard] == [Kind.ENQUEUE, Kind.ENQUEUE, Kind.LAGGED]
+    assert kinds(received) == [
+        Kind.ENQUEUE,
+        Kind.ENQUEUE,
+        Kind.LAGGED,
+    ]
 
 
 async def test_a_last_message_that_did_not_come_is_noticed_after_a_while(
@@ -52,16 +52,17 @@ async def test_a_last_message_that_did_not_come_is_noticed_after_a_while(
     prefix: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listening, "_RENEW_SECONDS", 0.1)
+    monkeypatch.setattr(watch, "_RENEW_SECONDS", 0.1)
     async with store.watch() as events:
         await add(store, 1)
         lose_a_message(redis_server, prefix)
-        heard = await read_until(events, lambda event: event.kind is Kind.LAGGED)
+        received = await read_until(events, lambda event: event.kind is Kind.LAGGED)
 
-    assert [event.kind for event in heard] == [Kind.ENQUEUE, Kind.LAGGED]
+    assert kinds(received) == [Kind.ENQUEUE, Kind.LAGGED]
+    assert received[1].at > 0
 
 
-async def test_who_listens_later_misses_nothing_by_what_went_before(
+async def test_a_later_listener_misses_nothing_by_what_went_before(
     store: Store, redis_server: RedisServer, prefix: str
 ) -> None:
     async with store.watch():
@@ -71,21 +72,26 @@ async def test_who_listens_later_misses_nothing_by_what_went_before(
     async with store.watch() as events:
         await add(store, 2)
         await add(store, 3)
-        heard = await read_until(events, lambda event: event.job_id == 3)
+        received = await read_until(events, lambda event: event.job_id == 3)
 
-    assert [event.kind for event in heard] == [Kind.ENQUEUE, Kind.ENQUEUE]
+    assert kinds(received) == [Kind.ENQUEUE, Kind.ENQUEUE]
 
 
 def test_a_message_from_before_the_count_began_is_left_out() -> None:
     """Nobody knows whether those around it came."""
-    count = listening._Count(7)
+    counter = watch._MessageCounter(7)
 
-    assert [count.hear(number) for number in (5, 7, 8, 9)] == [False, False, True, True]
+    assert [counter.receive(number) for number in (5, 7, 8, 9)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     with pytest.raises(StoreUnavailable):
-        count.hear(7)
+        counter.receive(7)
 
 
 def test_numbers_that_begin_again_are_a_gap() -> None:
     """Someone emptied Redis."""
     with pytest.raises(StoreUnavailable):
-        listening._Count(7).compare(0)
+        watch._MessageCounter(7).compare(0)

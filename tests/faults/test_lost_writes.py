@@ -10,26 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
-from kue import JobNotFound, Kue, State
-from kue.policy import LOST_ENDING
-from kue.sync.handle import SyncJobHandle
+from kue import ActiveJob, JobHandle, JobNotFound, Kue, State
+from kue.client.sync.handle import SyncJobHandle
+from kue.model.job import Job
+from kue.model.retry_policy import LOST_ENDING
 from kue.worker import lost_endings
+from tests.faults.conftest import NewServer
 from tests.support.leases import PATIENT_LEASE_SECONDS
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
-
-    from kue import ActiveJob, JobHandle
-    from kue.job import Job
-    from tests.faults.conftest import NewServer
-    from tests.support.servers import RedisServer
+from tests.support.patience import until
+from tests.support.servers import RedisServer
 
 
 class Forgetful(Protocol):

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from kue import Kue
-from kue.cluster.redis.root import root_of as bus_root_of
-from kue.draft import draft
-from kue.errors import StoreUnavailable
-from kue.events import Kind
+from kue.bus.redis.scripts import root_of as bus_root_of
+from kue.model.draft import draft
+from kue.model.errors import StoreUnavailable
+from kue.model.events import Kind
 from kue.runtime.shared.redis import RedisShared
 from kue.store.redis.keys import root_of, shard_of_type
-from kue.store.values import Claim
+from kue.store.values import Claim, ClaimRequest
 from tests.bus.hearing import Ear
 from tests.bus.nodes import Nodes, knows
 from tests.faults.clusters import SHARDS, Cluster
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.load import TYPE, Load
 from tests.support.listening import read_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.faults.conftest import NewStore
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +40,12 @@ async def test_adds_and_cycles_go_on_after_a_slot_moved(
 ) -> None:
     """R-19: every job that was acknowledged ran once, at whichever node."""
     store = new_store(cluster.url, budget="2s")
-    load = Load(store)
-    load.start()
-
-    # Three moves bring the slot back to where it began.
-    for _ in range(3):
+    async with Load(store) as load:
+        # Three moves bring the slot back to where it began.
+        for _ in range(3):
+            await load.reach(300)
+            await asyncio.to_thread(cluster.move_slot, root_of_jobs(prefix))
         await load.reach(300)
-        await asyncio.to_thread(cluster.move_slot, root_of_jobs(prefix))
-    await load.reach(300)
-    await load.finish()
 
     await assert_sound(store)
 
@@ -80,7 +72,7 @@ async def test_a_worker_and_results_go_on_after_a_slot_moved(
     assert ran == [0, 1, 2, 3]
 
 
-async def test_events_are_heard_after_a_slot_moved(
+async def test_events_are_received_after_a_slot_moved(
     cluster: Cluster, new_store: NewStore, prefix: str
 ) -> None:
     """R-19: the node that loses the slot ends the subscription without a word."""
@@ -88,16 +80,16 @@ async def test_events_are_heard_after_a_slot_moved(
     async with store.watch() as events:
         await asyncio.to_thread(cluster.move_slot, root_of_jobs(prefix))
         await read_until(events, lambda event: event.kind is Kind.LAGGED)
-        heard = asyncio.create_task(
+        received = asyncio.create_task(
             read_until(events, lambda event: event.kind is Kind.ENQUEUE)
         )
         seq = 0
-        while not heard.done():
-            # Until the new subscription stands, nobody hears; the lag said so.
+        while not received.done():
+            # Until the new subscription stands, events are lost; the lag said so.
             seq += 1
             await store.add([draft(TYPE)], producer="p", seq=seq)
             await asyncio.sleep(0.05)
-        await heard
+        await received
 
 
 async def test_a_blocking_wait_goes_on_after_a_slot_moved(
@@ -112,7 +104,9 @@ async def test_a_blocking_wait_goes_on_after_a_slot_moved(
     await asyncio.gather(waiting, return_exceptions=True)
 
     asking = asyncio.create_task(
-        store.stand_by([TYPE], 1, worker="w1", claim=Claim("a", 1), timeout=5)
+        store.stand_by(
+            ClaimRequest([TYPE], 1, worker="w1", claim=Claim("a", 1)), timeout=5
+        )
     )
     [added] = await store.add([draft(TYPE)], producer="p", seq=2)
 
@@ -122,7 +116,7 @@ async def test_a_blocking_wait_goes_on_after_a_slot_moved(
 async def test_a_slot_that_no_node_has_is_waited_for(
     cluster: Cluster, new_store: NewStore, prefix: str
 ) -> None:
-    """R-19: nodes that hear late of a move show nobody for the slot."""
+    """R-19: nodes that learn late of a move show nobody for the slot."""
     root = root_of_jobs(prefix)
     with cluster.without_slot(root):
         with pytest.raises(StoreUnavailable):
@@ -166,7 +160,9 @@ async def test_shared_data_goes_on_after_its_slot_moved(cluster: Cluster) -> Non
         counter = await shared.counter("orders")
         lock = await shared.lock("door")
         assert await counter.increment_and_get() == 1
-        await asyncio.to_thread(cluster.move_slot, shared._there().calls.root("orders"))
+        await asyncio.to_thread(
+            cluster.move_slot, shared._opened().calls.root("orders")
+        )
         await asyncio.to_thread(cluster.move_slot, f"{{{prefix}:locks}}")
 
         assert await counter.increment_and_get() == 2

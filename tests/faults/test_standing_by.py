@@ -4,58 +4,48 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue import Kue
-from kue.draft import draft
-from kue.errors import StoreUnavailable
-from kue.job import State
-from kue.store.values import Claim
-from tests.support.jobs import count_of
+from kue.model.errors import StoreUnavailable
+from kue.model.job import Job, State
+from kue.store.contract import Store
+from kue.store.values import Claim, ClaimRequest
+from kue.worker.active_job import ActiveJob
+from tests.support.jobs import add_one, claim, count_of
 from tests.support.proxy import Fate, Proxy
-
-if TYPE_CHECKING:
-    from kue.job import Job
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 CLAIM = Claim("watch", 1)
 
 
 @pytest.fixture
-async def store(proxy: Proxy, new_store: NewStore, quick: None) -> Store:
-    store = new_store(proxy.url, budget="20s")
+async def store(proxied: Store) -> Store:
     # The script is loaded: the next call of it is a fault's first chance.
-    await store.claim(["email"], 0, worker="w0", claim=Claim("other", 1))
-    return store
+    await claim(proxied, limit=0, worker="w0", now=None)
+    return proxied
 
 
 async def stand_by(store: Store) -> list[Job]:
     claimed = await store.stand_by(
-        ["email"], 5, worker="w1", claim=CLAIM, lease=60_000, timeout=0.5
+        ClaimRequest(["email"], 5, worker="w1", claim=CLAIM, lease=60_000), timeout=0.5
     )
     return claimed.jobs
 
 
 async def void(store: Store) -> list[Job]:
-    claimed = await store.claim(["email"], 0, worker="w1", claim=CLAIM, lease=60_000)
+    claimed = await store.claim(
+        ClaimRequest(["email"], 0, worker="w1", claim=CLAIM, lease=60_000)
+    )
     return claimed.jobs
 
 
-async def add(store: Store) -> int:
-    [added] = await store.add([draft("email")], producer="p", seq=1)
-    return added.id
-
-
 @pytest.mark.parametrize("fate", [Fate.CUT_AFTER, Fate.MUTE])
-async def test_jobs_whose_answer_is_lost_are_told_when_asked_for(
+async def test_jobs_whose_answer_is_lost_are_returned_when_asked_for(
     store: Store, direct: Store, proxy: Proxy, fate: Fate
 ) -> None:
-    job_id = await add(direct)
+    job_id = await add_one(direct, now=None)
     proxy.plan(fate)
 
     with pytest.raises(StoreUnavailable):
@@ -70,7 +60,7 @@ async def test_jobs_whose_answer_is_lost_are_told_when_asked_for(
 async def test_a_call_that_was_cut_off_takes_nothing_however_late_it_comes(
     store: Store, direct: Store, proxy: Proxy, fate: Fate
 ) -> None:
-    await add(direct)
+    await add_one(direct, now=None)
     proxy.plan(fate)
 
     with pytest.raises(StoreUnavailable):
@@ -86,7 +76,7 @@ async def test_a_call_that_was_cut_off_takes_nothing_however_late_it_comes(
 async def test_scripts_that_were_flushed_are_loaded_again(
     store: Store, direct: Store, redis_server: RedisServer
 ) -> None:
-    job_id = await add(direct)
+    job_id = await add_one(direct, now=None)
     with redis_server.client() as client:
         client.script_flush()
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from kue import Kue, State
-from kue.draft import draft
-from kue.policy import CANCELLED
-from kue.store.values import Claim, Word
-from tests.faults.conftest import assert_sound
+from kue.model.draft import draft
+from kue.model.job import Job
+from kue.model.retry_policy import CANCELLED
+from kue.store.contract import Store
+from kue.store.values import Claim, ClaimRequest, Result
+from kue.worker.active_job import ActiveJob
+from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.processes import Process
 from tests.faults.program_steps import (
     OTHER_TYPE,
@@ -23,18 +28,9 @@ from tests.faults.program_steps import (
     TYPE,
     effect,
 )
-from tests.support.jobs import get_one
+from tests.support.jobs import get_one, outcomes, until_ended
 from tests.support.leases import PATIENT_LEASE_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-    from pathlib import Path
-
-    from kue.job import Job
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 PATIENCE_SECONDS = 60.0
 KILLED = -signal.SIGKILL
@@ -96,15 +92,9 @@ class Story:
     async def finish(self, ids: list[int]) -> list[Job]:
         """Let the heir work until all of *ids* have ended; see that all is well."""
         async with asyncio.timeout(PATIENCE_SECONDS), self.heir():
-            jobs = [await self._ended(job_id) for job_id in ids]
+            jobs = [await until_ended(self.store, job_id) for job_id in ids]
         await assert_sound(self.store)
         return jobs
-
-    async def _ended(self, job_id: int) -> Job:
-        async with self.store.watch([job_id]) as events:
-            while not (job := await get_one(self.store, job_id)).state.is_final:
-                await anext(events)
-        return job
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -152,10 +142,6 @@ async def _noted(step: str, happening: Awaitable[None]) -> None:
         raise
 
 
-def outcomes(job: Job) -> list[str]:
-    return [past.outcome for past in job.history]
-
-
 def assert_completed_once(job: Job, by: str = "heir") -> None:
     """A crash is not the job's fault: one attempt was spent, on the run that counts."""
     assert (job.state, job.attempts, job.result) == (State.COMPLETE, 1, by)
@@ -165,7 +151,7 @@ def assert_completed_once(job: Job, by: str = "heir") -> None:
 async def test_killed_before_its_effect_the_job_runs_again_and_has_it_once(
     at_each: AtEach,
 ) -> None:
-    """After the claim, before the handler, in the handler, while it beats."""
+    """After the claim, before the handler, in the handler, around a heartbeat."""
 
     async def happens(story: Story, step: str) -> None:
         ids = await story.add()
@@ -181,8 +167,8 @@ async def test_killed_before_its_effect_the_job_runs_again_and_has_it_once(
         "claimed",
         "received",
         "before the effect",
-        "before a beat",
-        "after a beat",
+        "before a heartbeat",
+        "after a heartbeat",
     )
     await at_each(steps, happens)
 
@@ -201,7 +187,7 @@ async def test_killed_after_its_effect_and_before_it_could_say_so_the_job_runs_t
     assert story.effects == Counter(ids * 2)
 
 
-async def test_killed_when_the_store_had_heard_of_its_end_the_job_is_over(
+async def test_killed_when_the_store_had_recorded_its_end_the_job_is_over(
     story: Story,
 ) -> None:
     ids = await story.add()
@@ -214,7 +200,7 @@ async def test_killed_when_the_store_had_heard_of_its_end_the_job_is_over(
     assert story.effects == Counter(ids)
 
 
-async def test_killed_with_many_jobs_in_hand_none_is_lost_or_completed_twice(
+async def test_killed_with_many_running_jobs_none_is_lost_or_completed_twice(
     at_each: AtEach,
 ) -> None:
     async def happens(story: Story, step: str) -> None:
@@ -226,7 +212,7 @@ async def test_killed_with_many_jobs_in_hand_none_is_lost_or_completed_twice(
         for job in jobs:
             assert (job.state, job.attempts) == (State.COMPLETE, 1)
             assert outcomes(job) in (["complete"], ["stalled", "complete"])
-        # What ran twice is what was in hand.
+        # What ran twice is what was running.
         repeated = [job.id for job in jobs if job.stalls]
         assert len(repeated) <= 2 * SLOTS
         assert story.effects.keys() == set(ids)
@@ -269,12 +255,14 @@ async def test_killed_while_handing_back_each_job_is_handed_back_or_rescued(
     await at_each(steps, happens)
 
 
-async def test_killed_in_its_upkeep_the_next_worker_goes_on_with_it(
+async def test_killed_in_its_maintenance_the_next_worker_goes_on_with_it(
     at_each: AtEach,
 ) -> None:
     async def happens(story: Story, step: str) -> None:
         ids = await story.add()
-        await story.store.claim([TYPE], 1, worker="lost", claim=Claim("a", 1))
+        await story.store.claim(
+            ClaimRequest([TYPE], 1, worker="lost", claim=Claim("a", 1))
+        )
         await story.store.leave("lost")
         await story.kill_at(step)
 
@@ -285,11 +273,11 @@ async def test_killed_in_its_upkeep_the_next_worker_goes_on_with_it(
         assert outcomes(job).count("stalled") == job.stalls >= 1
         assert story.effects.keys() == set(ids)
 
-    await at_each(("before upkeep", "after upkeep"), happens)
+    await at_each(("before maintenance", "after maintenance"), happens)
 
 
 async def test_killed_when_it_was_woken_its_wake_up_is_not_lost(story: Story) -> None:
-    """Whoever else is idle begins the job, though another may have been woken."""
+    """Another idle worker begins the job, though another may have been woken."""
     ids: list[int] = []
     async with asyncio.timeout(PATIENCE_SECONDS), story.victim("woken") as victim:
         assert await victim.line() == "waits"
@@ -328,10 +316,10 @@ async def test_killed_over_a_job_that_was_asked_to_end_the_job_is_cancelled(
     [job_id] = ids = await story.add()
     async with asyncio.timeout(PATIENCE_SECONDS), story.victim("held") as victim:
         await victim.line()
-        # It does not hear of the request, and dies.
+        # It does not receive the request, and dies.
         victim.freeze()
         [reply] = await story.store.cancel([job_id], reason="not wanted")
-        assert reply.word is Word.ASKED
+        assert reply.word is Result.ASKED
         victim.kill()
         await victim.ended()
 

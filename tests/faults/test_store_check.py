@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kue import Kue
-from kue.errors import StoreRefused
-from kue.worker import services
-from tests.faults.sentinels import say
+from kue.model.errors import StoreRefused
+from kue.worker import maintenance
+from tests.faults.conftest import NewServer, NewStore
 from tests.support.jobs import add_one
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.faults.conftest import NewServer, NewStore
+from tests.support.patience import eventually
 
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check the store all the time instead of each minute."""
-    monkeypatch.setattr(services, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(maintenance, "CHECK_SECONDS", 0.05)
 
 
 @asynccontextmanager
@@ -43,13 +38,12 @@ async def working(url: str) -> AsyncIterator[Kue]:
 async def troubles(q: Kue, text: str) -> None:
     """Wait until the worker is shown with that trouble; empty for none."""
 
-    async with asyncio.timeout(45):
-        while True:
-            shown = [worker.trouble or "" for worker in await q.workers()]
-            if shown and all(text in it if text else not it for it in shown):
-                return
-            # The heartbeat carries it; there is no event to wait for.
-            await asyncio.sleep(0.05)
+    async def is_shown() -> bool:
+        # The heartbeat carries it; there is no event to wait for.
+        shown = [worker.trouble or "" for worker in await q.workers()]
+        return bool(shown) and all(text in it if text else not it for it in shown)
+
+    await eventually(is_shown)
 
 
 @pytest.mark.usefixtures("often")
@@ -60,7 +54,7 @@ async def test_a_redis_that_was_emptied_is_reported(
     server = new_server()
     async with working(server.url) as q:
         await q.enqueue("note", {"number": 1})
-        say(server, "FLUSHALL")
+        server.send("FLUSHALL")
 
         await troubles(q, "was emptied or replaced")
         job = await q.enqueue("note", {"number": 2})
@@ -91,10 +85,10 @@ async def test_a_redis_that_evicts_by_now_is_reported_while_it_does(
     server = new_server()
     async with working(server.url) as q:
         await q.enqueue("note", {"number": 1})
-        say(server, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        server.send("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         await troubles(q, "config set maxmemory-policy noeviction")
 
-        say(server, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+        server.send("CONFIG", "SET", "maxmemory-policy", "noeviction")
         await troubles(q, "")
 
 
@@ -107,7 +101,7 @@ async def test_another_store_under_the_same_name_is_noticed(
     await add_one(store)
     await store.verify()
 
-    say(server, "FLUSHALL")
+    server.send("FLUSHALL")
     await new_store(server.url).open()
 
     with pytest.raises(StoreRefused, match="emptied or replaced"):

@@ -6,45 +6,40 @@ import asyncio
 import os
 import signal
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
+from kue.model.job import State
 from tests.faults.supervised import (
     LEASE_SECONDS,
-    PATIENCE_SECONDS,
+    Shift,
     get,
     is_there,
     patiently,
 )
-from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from tests.faults.supervised import Shift
+from tests.support.jobs import count_of, outcomes
+from tests.support.patience import eventually
 
 
-async def test_a_killed_child_is_told_of_and_replaced_and_its_job_runs_again(
+async def test_a_killed_child_is_logged_and_replaced_and_its_job_runs_again(
     shift: Shift, unused_tcp_port: int
 ) -> None:
     go_on = shift.folder / "go-on"
     [job_id] = await shift.add("nap", until=go_on)
     async with shift.start("--health-port", str(unused_tcp_port)) as workers:
         _, _, victim = await workers.line()
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            # The child tells of itself now and then.
-            while not await running(unused_tcp_port):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        # The child sends its status now and then.
+        await eventually(lambda: running(unused_tcp_port))
         os.kill(int(victim), signal.SIGKILL)
-        told = await workers.logged("was killed by SIGKILL", f"pid {victim}")
+        logged = await workers.logged("was killed by SIGKILL", f"pid {victim}")
         go_on.touch()
         job = await shift.ended(job_id)
 
-    assert "worker process #1" in told
-    assert "1 jobs that it ran will run again" in told
+    assert "worker process #1" in logged
+    assert "1 jobs that it ran will run again" in logged
     assert job.result != int(victim)
     # It is the same attempt again: the crash was not the job's fault.
-    assert [past.outcome for past in job.history] == ["stalled", "complete"]
+    assert outcomes(job) == ["stalled", "complete"]
     assert job.attempts == 1
 
 
@@ -135,5 +130,5 @@ async def test_children_whose_supervisor_was_killed_finish_and_leave(
         State.COMPLETE: len(ids),
         State.WAITING: len(more),
     }
-    # Longer than their lease, and still theirs: they beat for themselves now.
+    # Longer than their lease, and still theirs: they renew it themselves now.
     assert [await shift.outcomes(job_id) for job_id in ids] == [["complete"]] * 2

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from textwrap import dedent
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
-from tests.faults.supervised import SMALL, is_there, patiently
+from kue.model.job import State
+from tests.faults.supervised import SMALL, Shift, is_there, patiently
 from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from tests.faults.supervised import Shift
 
 
 def pid_of(words: list[str]) -> int:
@@ -55,13 +51,13 @@ async def test_a_process_that_is_too_old_or_too_large_is_replaced_when_it_is_fre
     # Recycling is never urgent: the grace does not count.
     async with lone.start(*options, "--grace", "0") as workers:
         _, _, old = await workers.line()
-        told = await workers.logged("is replaced", reason)
+        logged = await workers.logged("is replaced", reason)
         job = await lone.ended(job_id)
         await patiently(lambda: not is_there(int(old)))
         [later] = await lone.add("nap")
         fresh = (await lone.ended(later)).result
 
-    assert f"pid {old}" in told
+    assert f"pid {old}" in logged
     assert job.result == int(old)
     assert fresh != int(old)
 
@@ -117,7 +113,7 @@ async def test_a_hang_up_with_broken_code_leaves_the_old_processes_at_work(
         await workers.up()
         (lone.folder / "small.py").write_text("1 / 0\n")
         workers.signal(signal.SIGHUP)
-        await workers.logged("goes on: the one to replace it did not come up")
+        await workers.logged("goes on: its replacement did not come up")
         await lone.add("nap")
         said = await workers.line()
 
@@ -144,7 +140,7 @@ async def test_changed_code_is_loaded_and_broken_code_waited_out(
     assert [line for line in workers.log if "small.py changed" in line]
 
 
-async def test_the_supervisor_beats_in_the_file_that_the_queue_has_settled_on(
+async def test_the_supervisor_renews_in_the_file_that_the_queue_has_settled_on(
     lone: Shift,
 ) -> None:
     """Also when the application has changed its working folder."""
@@ -157,8 +153,7 @@ async def test_the_supervisor_beats_in_the_file_that_the_queue_has_settled_on(
     environ = {"KUE_URL": "sqlite:///jobs.db"}
     async with lone.start(*options, target="small.py:q", environ=environ) as workers:
         await patiently(ready.exists)
-        workers.signal(signal.SIGTERM)
-        assert await workers.ended() == 0
+        assert await workers.stopped() == 0
 
     assert [file.parent for file in lone.folder.rglob("jobs.db")] == [elsewhere]
 
@@ -186,13 +181,13 @@ async def test_a_child_that_is_asked_to_end_finishes_and_is_replaced(
         ("import kue\nq = kue.Kue()", "there is nothing to work on"),
         (
             "import kue\nq = kue.Kue()\nq.process('a', id)\nq.on_startup(lambda: 1/0)",
-            "cannot be worked on: ZeroDivisionError: division by zero",
+            "jobs of small.py:q: ZeroDivisionError: division by zero",
         ),
         ("import sys; sys.exit(3)", "importing 'small' failed: SystemExit: 3"),
         ("import os; os.kill(os.getpid(), 9)", "it was killed by SIGKILL before"),
     ],
 )
-async def test_a_target_that_cannot_be_worked_on_is_told_once_and_exits_with_1(
+async def test_a_target_that_cannot_be_worked_on_is_reported_once_and_exits_with_1(
     lone: Shift, source: str | None, message: str
 ) -> None:
     if source is not None:
@@ -201,4 +196,4 @@ async def test_a_target_that_cannot_be_worked_on_is_told_once_and_exits_with_1(
         assert await workers.ended() == 1
 
     assert sum(message in line for line in workers.log) == 1
-    assert workers.log[-1].startswith("kue: small.py:q cannot be worked on: ")
+    assert workers.log[-1].startswith("kue: cannot run the jobs of small.py:q: ")

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
-
-from kue.job import State
-from tests.faults.supervised import is_there, patiently
+from kue.model.job import State
+from kue.store.contract import Store
+from kue.store.values import WorkerStatus
+from tests.faults.supervised import Shift, is_there, patiently
 from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from kue.store.values import WorkerStatus
-    from tests.faults.supervised import Shift
+from tests.support.patience import eventually
 
 
 async def alive(store: Store, number: int) -> list[WorkerStatus]:
-    """Return the workers that live, once there are *number* that told of themselves."""
-    async with asyncio.timeout(45):
-        while True:
-            found = [one for one in await store.workers() if one.alive and one.info]
-            if len(found) == number:
-                return found
-            await asyncio.sleep(0.05)
+    """Return the workers that live, once *number* have sent their status."""
+
+    async def found() -> list[WorkerStatus]:
+        alive = [one for one in await store.workers() if one.alive and one.info]
+        return alive if len(alive) == number else []
+
+    return await eventually(found)
 
 
 async def test_a_process_that_is_ordered_to_stop_is_not_replaced(shift: Shift) -> None:
@@ -69,10 +64,8 @@ async def test_a_process_writes_down_its_stacks(shift: Shift) -> None:
         await workers.line()
 
         assert await shift.store.order(worker.name, "stacks")
-        async with asyncio.timeout(45):
-            # There is no event to wait for.
-            while (found := await shift.store.stacks(worker.name)) is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        found = await eventually(lambda: shift.store.stacks(worker.name))
 
+    assert found is not None
     text = found.text.partition(f"job {job_id} of type nap, attempt 1, task")[2]
     assert "in nap" in text.split("\n\n")[0]

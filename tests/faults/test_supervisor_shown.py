@@ -10,16 +10,12 @@ import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests.faults.supervised import PATIENCE_SECONDS, get, patiently
-
-if TYPE_CHECKING:
-    from tests.faults.conftest import NewServer
-    from tests.faults.supervised import Shift
+from tests.faults.conftest import NewServer
+from tests.faults.supervised import PATIENCE_SECONDS, Shift, get, patiently
 
 
-async def test_the_banner_tells_what_is_worked_on_and_how_to_stop(
+async def test_the_banner_shows_what_is_worked_on_and_how_to_stop(
     lone: Shift,
 ) -> None:
     async with lone.start("--burst", "--processes", "2", "--types", "nap") as workers:
@@ -51,7 +47,7 @@ def title(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode()
 
 
-async def test_health_is_told_by_a_port_and_a_file(
+async def test_health_is_reported_by_a_port_and_a_file(
     lone: Shift, unused_tcp_port: int
 ) -> None:
     file = lone.folder / "healthy"
@@ -74,8 +70,7 @@ async def test_health_is_told_by_a_port_and_a_file(
 
         os.kill(child, signal.SIGCONT)
         await patiently(file.exists)
-        workers.signal(signal.SIGTERM)
-        assert await workers.ended() == 0
+        assert await workers.stopped() == 0
 
     assert (ready[0], ready[1]["ready"], ready[1]["reasons"]) == (200, True, [])
     [condition] = ready[1]["children"]
@@ -105,8 +100,7 @@ async def test_a_damaged_store_makes_it_unready_and_is_logged(
         change(lone, "DELETE FROM limits")
         await lone.ended(job_id)
         await patiently(file.exists)
-        workers.signal(signal.SIGTERM)
-        assert await workers.ended() == 0
+        assert await workers.stopped() == 0
 
     assert damaged[0] == 503
     assert any("process #1 fails: " in reason for reason in damaged[1]["reasons"])
@@ -121,25 +115,25 @@ def change(lone: Shift, sql: str) -> None:
         db.execute(sql)
 
 
-async def test_systemd_is_told_of_every_turn(lone: Shift) -> None:
+async def test_systemd_is_notified_of_every_turn(lone: Shift) -> None:
     path = str(lone.folder / "notify")
     environ = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "1000000"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(path)
         systemd.setblocking(False)
         async with lone.start(environ=environ) as workers:
-            await heard(systemd, "READY=1")
-            await heard(systemd, "STATUS=1 processes, 0 jobs running, 0 done")
-            await heard(systemd, "WATCHDOG=1")
+            await received(systemd, "READY=1")
+            await received(systemd, "STATUS=1 processes, 0 jobs running, 0 done")
+            await received(systemd, "WATCHDOG=1")
             workers.signal(signal.SIGHUP)
-            await heard(systemd, "RELOADING=1\nMONOTONIC_USEC=")
-            await heard(systemd, "READY=1")
+            await received(systemd, "RELOADING=1\nMONOTONIC_USEC=")
+            await received(systemd, "READY=1")
             workers.signal(signal.SIGTERM)
-            await heard(systemd, "STOPPING=1")
+            await received(systemd, "STOPPING=1")
             assert await workers.ended() == 0
 
 
-async def heard(systemd: socket.socket, state: str) -> None:
+async def received(systemd: socket.socket, state: str) -> None:
     """Wait for a datagram that begins with *state*."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -177,7 +171,6 @@ async def test_credentials_are_neither_shown_nor_logged(
     async with lone.start("-v", environ={"KUE_URL": url}) as workers:
         await workers.up()
         shown = [title(pid) for pid in (workers.pid, *workers.children())]
-        workers.signal(signal.SIGTERM)
-        assert await workers.ended() == 0
+        assert await workers.stopped() == 0
 
     assert "open-sesame" not in "\n".join([*shown, *workers.log])

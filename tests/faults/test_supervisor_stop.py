@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
 
-from kue.job import State
+import pytest
+
+from kue.model.job import State
+from tests.faults.supervised import Shift
 from tests.support.jobs import count_of
-
-if TYPE_CHECKING:
-    from tests.faults.supervised import Shift
 
 
 async def test_under_load_nothing_is_lost_and_nothing_counted_twice(
@@ -41,14 +40,15 @@ async def test_under_load_nothing_is_lost_and_nothing_counted_twice(
     assert [len(job.history) for job in jobs if job is not None] == [1] * len(started)
 
 
+@pytest.mark.parametrize(("type", "grace"), [("nap", "300ms"), ("thread", "100ms")])
 async def test_what_does_not_end_within_the_grace_is_handed_back(
-    shift: Shift,
+    shift: Shift, type: str, grace: str
 ) -> None:
-    [job_id] = await shift.add("nap", seconds=600)
-    async with shift.start("--grace", "300ms") as workers:
+    """Threads that never end keep no process."""
+    [job_id] = await shift.add(type, seconds=600)
+    async with shift.start("--grace", grace) as workers:
         await workers.line()
-        workers.signal(signal.SIGTERM)
-        code = await workers.ended()
+        code = await workers.stopped()
 
     job = await shift.job(job_id)
     assert code == 0
@@ -74,7 +74,7 @@ async def test_a_third_signal_kills(shift: Shift) -> None:
     await shift.add("hold", seconds=600)
     async with shift.start("--grace", "10m") as workers:
         await workers.line()
-        for text in ("stopping: jobs", "stopping at once", "killing"):
+        for text in ("stopping: jobs", "stopping now", "killing"):
             workers.signal(signal.SIGTERM)
             await workers.logged(text)
         code = await workers.ended()
@@ -83,7 +83,7 @@ async def test_a_third_signal_kills(shift: Shift) -> None:
     assert code == 1
 
 
-async def test_a_child_that_cannot_hear_is_killed_when_the_grace_is_over(
+async def test_a_child_that_does_not_respond_is_killed_when_the_grace_is_over(
     shift: Shift,
 ) -> None:
     [job_id] = await shift.add("hold", seconds=600)
@@ -94,17 +94,5 @@ async def test_a_child_that_cannot_hear_is_killed_when_the_grace_is_over(
         code = await workers.ended()
 
     assert code == 1
-    # It will be taken back by whoever works next.
+    # It will be taken back by the next worker.
     assert (await shift.job(job_id)).state is State.ACTIVE
-
-
-async def test_threads_that_never_end_keep_no_process(shift: Shift) -> None:
-    [job_id] = await shift.add("thread", seconds=600)
-    async with shift.start("--grace", "100ms") as workers:
-        await workers.line()
-        workers.signal(signal.SIGTERM)
-        code = await workers.ended()
-
-    job = await shift.job(job_id)
-    assert code == 0
-    assert (job.state, job.attempts) == (State.WAITING, 0)

@@ -8,17 +8,12 @@ import pty
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
-from kue.supervisor import procfs
-from tests.faults.supervised import SHIFT, children_of, is_there, patiently
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.faults.supervised import Shift
+from kue.supervisor import child_process
+from tests.faults.supervised import SHIFT, Shift, children_of, is_there, patiently
 
 #: Takes its standard input as the terminal that controls it, as a shell's child has it.
 _PROGRAM = """
@@ -99,9 +94,9 @@ async def test_ctrl_z_suspends_all_processes_and_all_go_on(terminal: Terminal) -
     pids = await terminal.up()
 
     terminal.press(CTRL_Z)
-    await patiently(lambda: all(map(procfs.is_frozen, pids)))
+    await patiently(lambda: all(map(child_process.is_frozen, pids)))
     os.kill(pids[0], signal.SIGCONT)
-    await patiently(lambda: not any(map(procfs.is_frozen, pids)))
+    await patiently(lambda: not any(map(child_process.is_frozen, pids)))
     terminal.press(CTRL_C)
     await patiently(lambda: terminal.worker.poll() is not None)
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import redis
 
-from kue.errors import StoreRefused, StoreUnavailable
-from kue.job import State
+from kue.model.errors import StoreRefused, StoreUnavailable
+from kue.model.job import State
 from tests.faults.certificates import Authority
-from tests.faults.conftest import assert_sound
+from tests.faults.conftest import NewStore, assert_sound
 from tests.support.jobs import add_many, count_of
 from tests.support.servers import HOST, RedisServer, free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.faults.conftest import NewStore
 
 SECRET = "hunter2"
 
@@ -66,40 +61,29 @@ async def test_a_redis_behind_tls_keeps_jobs(
     await assert_sound(store)
 
 
-async def test_a_certificate_of_a_stranger_is_refused(
-    tls_port: int, folder: Path, new_store: NewStore
-) -> None:
-    stranger = Authority(folder, "theirs")
-    store = new_store(
-        f"rediss://:{SECRET}@{HOST}:{tls_port}/0?ssl_ca_certs={stranger.certificate}",
-        budget="3s",
-    )
+#: Whose server is called, and which authority is to vouch for it.
+REFUSED = {
+    "of a stranger": (HOST, "theirs", "certificate"),
+    "that nobody vouches for": (HOST, "", "certificate"),
+    "for another host": ("localhost", "ours", r"certificate|ostname"),
+}
 
-    with pytest.raises((StoreUnavailable, StoreRefused), match="certificate") as caught:
+
+@pytest.mark.parametrize("certificate", REFUSED)
+@pytest.mark.usefixtures("authority")
+async def test_a_certificate_that_proves_nothing_is_refused(
+    tls_port: int, folder: Path, new_store: NewStore, certificate: str
+) -> None:
+    host, name, message = REFUSED[certificate]
+    if name == "theirs":
+        Authority(folder, name)
+    query = f"?ssl_ca_certs={folder / name}.crt" if name else ""
+    store = new_store(f"rediss://:{SECRET}@{host}:{tls_port}/0{query}", budget="3s")
+
+    with pytest.raises((StoreUnavailable, StoreRefused), match=message) as caught:
         await store.open()
 
     assert SECRET not in str(caught.value)
-
-
-async def test_a_certificate_nobody_vouches_for_is_refused(
-    tls_port: int, new_store: NewStore
-) -> None:
-    store = new_store(f"rediss://{HOST}:{tls_port}/0", budget="3s")
-
-    with pytest.raises((StoreUnavailable, StoreRefused), match="certificate"):
-        await store.open()
-
-
-async def test_a_certificate_for_another_host_is_refused(
-    tls_port: int, authority: Authority, new_store: NewStore
-) -> None:
-    store = new_store(
-        f"rediss://localhost:{tls_port}/0?ssl_ca_certs={authority.certificate}",
-        budget="3s",
-    )
-
-    with pytest.raises((StoreUnavailable, StoreRefused), match=r"certificate|ostname"):
-        await store.open()
 
 
 async def test_tls_never_falls_back_to_plain_text(

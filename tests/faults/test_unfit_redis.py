@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import pytest
 
-from kue.errors import StoreError, StoreRefused, StoreUnavailable
-from kue.job import State
-from kue.store.redis import probe
-from tests.faults.conftest import assert_sound
+from kue.model.errors import StoreError, StoreRefused, StoreUnavailable
+from kue.model.job import State
+from kue.store.redis.wire import server_check
+from tests.faults.conftest import NewServer, NewStore, assert_sound
 from tests.support.jobs import add_many, count_of
-from tests.support.servers import HOST
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.faults.conftest import NewServer, NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import HOST, RedisServer
 
 SECRET = "hunter2"
-
-
-def say(server: RedisServer, *command: str) -> None:
-    """Send the server a command as an operator would."""
-    with closing(server.client()) as client:
-        send: Any = client.execute_command
-        send(*command)
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
@@ -41,7 +27,7 @@ async def test_a_redis_that_evicts_is_refused(
         await store.open()
 
 
-async def test_a_redis_that_evicts_is_taken_when_told_so(
+async def test_a_redis_that_evicts_is_taken_when_allowed(
     new_server: NewServer, new_store: NewStore
 ) -> None:
     server = new_server(maxmemory_policy="allkeys-lru")
@@ -55,7 +41,7 @@ async def test_a_redis_that_evicts_is_taken_when_told_so(
 
 async def test_a_replica_is_refused(new_server: NewServer, new_store: NewStore) -> None:
     master, replica = new_server(), new_server()
-    say(replica, "REPLICAOF", HOST, str(master.port))
+    replica.send("REPLICAOF", HOST, str(master.port))
 
     with pytest.raises(StoreRefused, match=r"is a replica.*master's address"):
         await new_store(replica.url).open()
@@ -66,7 +52,7 @@ async def test_a_wrong_password_is_refused_and_not_shown(
     new_server: NewServer, new_store: NewStore, given: str
 ) -> None:
     server = new_server()
-    say(server, "CONFIG", "SET", "requirepass", SECRET)
+    server.send("CONFIG", "SET", "requirepass", SECRET)
     store = new_store(f"redis://{given}{server.address}/0")
 
     with pytest.raises(StoreRefused, match="check user, password and ACL") as caught:
@@ -80,8 +66,8 @@ async def test_the_right_password_is_enough(
     new_server: NewServer, new_store: NewStore
 ) -> None:
     server = new_server()
-    say(server, "ACL", "SETUSER", "kue", "on", f">{SECRET}", "~*", "&*", "+@all")
-    say(server, "CONFIG", "SET", "requirepass", "another")
+    server.send("ACL", "SETUSER", "kue", "on", f">{SECRET}", "~*", "&*", "+@all")
+    server.send("CONFIG", "SET", "requirepass", "another")
     store = new_store(f"redis://kue:{SECRET}@{server.address}/0")
 
     await add_many(store, 3)
@@ -94,8 +80,8 @@ async def test_a_user_who_may_not_run_scripts_is_refused(
     new_server: NewServer, new_store: NewStore
 ) -> None:
     server = new_server()
-    say(server, "ACL", "SETUSER", "kue", "on", f">{SECRET}", "~*", "+@all", "-eval")
-    say(server, "ACL", "SETUSER", "kue", "-evalsha")
+    server.send("ACL", "SETUSER", "kue", "on", f">{SECRET}", "~*", "+@all", "-eval")
+    server.send("ACL", "SETUSER", "kue", "-evalsha")
     store = new_store(f"redis://kue:{SECRET}@{server.address}/0")
 
     with pytest.raises(StoreRefused, match="check user, password and ACL") as caught:
@@ -109,7 +95,7 @@ def test_an_old_redis_is_refused(version: str) -> None:
     info = {"redis_version": version, "role": "master"}
 
     with pytest.raises(StoreRefused, match=f"{version}.*needs Redis 7.0 or newer"):
-        probe.check(info, allow_eviction=False)
+        server_check.check(info, allow_eviction=False)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +108,7 @@ def test_an_old_redis_is_refused(version: str) -> None:
     ],
 )
 def test_a_newer_redis_is_taken(info: dict[str, str]) -> None:
-    probe.check({"role": "master", **info}, allow_eviction=False)
+    server_check.check({"role": "master", **info}, allow_eviction=False)
 
 
 @pytest.mark.parametrize(("written", "given"), [(1, 4), (4, 1), (4, 2), (2, 4)])
@@ -146,13 +132,13 @@ async def test_jobs_of_a_newer_kue_are_refused(
     redis_server: RedisServer, new_store: NewStore, prefix: str
 ) -> None:
     await add_many(new_store(redis_server.url), 1)
-    say(redis_server, "HSET", f"{{{prefix}}}:meta", "schema", "99")
+    redis_server.send("HSET", f"{{{prefix}}}:meta", "schema", "99")
 
     with pytest.raises(StoreRefused, match=r"newer Kue.*upgrade Kue"):
         await new_store(redis_server.url).open()
 
 
-async def test_a_service_that_is_no_redis_is_told_apart(new_store: NewStore) -> None:
+async def test_a_service_that_is_not_a_redis_is_recognised(new_store: NewStore) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example.org ESMTP ready\r\n")
         await reader.read(100)

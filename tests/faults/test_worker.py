@@ -6,26 +6,21 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import closing
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from kue import Kue
-from kue.draft import draft
-from kue.job import State
-from tests.faults.conftest import assert_sound
-from tests.support.jobs import count_of
+from kue.model.job import State
+from kue.store.contract import Store
+from kue.worker.active_job import ActiveJob
+from tests.faults.conftest import NewServer, NewStore, assert_sound
+from tests.support.jobs import add_many, count_of, get_many, outcomes
 from tests.support.proxy import Fate, Proxy
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kue.store.base import Store
-    from kue.worker.active import ActiveJob
-    from tests.faults.conftest import NewServer, NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 TYPE = "email"
 #: What was acknowledged survives a crash of the process.
@@ -66,18 +61,14 @@ async def crew(proxy: Proxy, prefix: str) -> AsyncIterator[Crew]:
     await crew.queue.close()
 
 
-async def fill(store: Store, count: int, producer: str = "filler") -> list[int]:
-    batch = [draft(TYPE, {"i": number}) for number in range(count)]
-    return [one.id for one in await store.add(batch, producer=producer, seq=1)]
+async def fill(store: Store, count: int) -> list[int]:
+    return await add_many(store, count, TYPE, now=None)
 
 
 async def assert_all_complete(store: Store, ids: list[int]) -> None:
     assert await count_of(store, TYPE) == {State.COMPLETE: len(ids)}
-    for at in range(0, len(ids), 500):
-        for job in await store.get(ids[at : at + 500]):
-            assert job is not None
-            assert [past.outcome for past in job.history] == ["complete"]
-            assert job.result == job.id
+    for job in await get_many(store, ids):
+        assert (outcomes(job), job.result) == (["complete"], job.id)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -118,13 +109,13 @@ async def test_enqueues_in_random_trouble_add_each_job_once(
     assert await count_of(direct, TYPE) == {State.WAITING: 1400}
 
 
-async def test_a_sleeping_worker_that_lost_its_connection_hears_of_new_jobs(
+async def test_a_sleeping_worker_that_lost_its_connection_receives_new_jobs(
     crew: Crew, direct: Store, redis_server: RedisServer
 ) -> None:
     """The commonest complaint about queues: alive, connected, and deaf."""
     async with crew.queue.work():
-        for number in range(5):
-            [job_id] = await fill(direct, 1, producer=f"p{number}")
+        for _ in range(5):
+            [job_id] = await fill(direct, 1)
             await crew.has_run([job_id])
             with closing(redis_server.client()) as client:
                 client.client_kill_filter(_type="normal", skipme=True)
@@ -132,16 +123,16 @@ async def test_a_sleeping_worker_that_lost_its_connection_hears_of_new_jobs(
     await assert_sound(direct)
 
 
-async def test_a_worker_whose_network_was_mute_hears_of_new_jobs(
+async def test_a_worker_whose_network_was_mute_receives_new_jobs(
     crew: Crew, direct: Store, proxy: Proxy, quick: None
 ) -> None:
     async with crew.queue.work():
-        [first] = await fill(direct, 1, producer="p1")
+        [first] = await fill(direct, 1)
         await crew.has_run([first])
 
         proxy.swallow()
-        [second] = await fill(direct, 1, producer="p2")
-        # The fault has a length: everything the worker says meanwhile is lost.
+        [second] = await fill(direct, 1)
+        # The fault has a length: all that the worker sends then is lost.
         await asyncio.sleep(1)
         proxy.heal()
         proxy.cut()
@@ -202,10 +193,10 @@ async def test_a_redis_killed_under_a_worker_loses_and_repeats_nothing(
     await assert_sound(store)
 
 
-async def test_a_frozen_redis_robs_no_worker_of_its_jobs(
+async def test_a_frozen_redis_takes_no_job_from_a_live_worker(
     new_server: NewServer, new_store: NewStore, prefix: str
 ) -> None:
-    """Away for longer than the lease; whoever still lives gets time to say so."""
+    """Away for longer than the lease; workers that live get time to renew."""
     server = new_server()
     store = new_store(server.url, budget="20s")
     # The grace that it gets is half of it, and the machine may be busy.
@@ -216,10 +207,10 @@ async def test_a_frozen_redis_robs_no_worker_of_its_jobs(
         ids = await fill(store, 5)
         await crew.has_run(ids)
         os.kill(server.pid, signal.SIGSTOP)
-        # Someone else's upkeep is the first thing that Redis will see.
+        # Another worker's maintenance is the first thing that Redis will see.
         tending = asyncio.create_task(store.tend(lease=6000))
-        # The fault has a length: longer than the lease and than the gap that upkeep
-        # takes for an outage.
+        # The fault has a length: longer than the lease and than the gap that
+        # maintenance takes for an outage.
         await asyncio.sleep(6.5)
         os.kill(server.pid, signal.SIGCONT)
         await tending
@@ -265,7 +256,7 @@ async def test_a_worker_survives_an_emptied_redis(
             client.flushall()
         crew.go_on.set()
         crew.runs.clear()
-        ids = await fill(store, 5, producer="again")
+        ids = await fill(store, 5)
         await crew.has_run(ids)
 
     await assert_all_complete(store, ids)

@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import pytest
-
-from kue.draft import draft
-from kue.job import State
-from tests.faults.conftest import assert_sound
+from kue.model.draft import draft
+from kue.model.job import State
+from kue.store.contract import Store
 from tests.faults.processes import Process
 from tests.faults.program import PATIENT, TYPE, VICTIM
-from tests.support.jobs import count_of, get_one
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kue.job import Job
-    from kue.store.base import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
-
-
-@pytest.fixture(params=["sqlite", "redis"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'kue.db'}"
-    server: RedisServer = request.getfixturevalue("redis_server")
-    return server.url
-
-
-@pytest.fixture
-async def store(url: str, new_store: NewStore) -> Store:
-    return new_store(url)
+from tests.support.jobs import add as add_drafts
+from tests.support.jobs import count_of, get_many, get_one, outcomes, until_ended
 
 
 async def add(store: Store, count: int, seconds: float) -> list[int]:
-    batch = [draft(TYPE, {"seconds": seconds})] * count
-    added = await store.add(batch, producer=f"lasting {seconds}", seq=1)
-    return [one.id for one in added]
-
-
-async def until_ended(store: Store, job_id: int) -> Job:
-    """Return the job once it is complete."""
-    async with store.watch([job_id]) as events:
-        while not (job := await get_one(store, job_id)).state.is_final:
-            await anext(events)
-    return job
+    drafts = [draft(TYPE, {"seconds": seconds})] * count
+    return [one.id for one in await add_drafts(store, drafts, now=None)]
 
 
 async def test_the_jobs_of_a_killed_worker_run_again(
@@ -80,8 +47,9 @@ async def test_a_worker_that_was_frozen_beyond_its_lease_changes_nothing(
             job = await until_ended(store, job_id)
 
     assert job.result == running.fence
-    assert [past.outcome for past in job.history] == ["stalled", "complete"]
-    await assert_sound(store)
+    # On a busy machine the first may have lost its short lease before.
+    *lost, last = outcomes(job)
+    assert (set(lost), last) == ({"stalled"}, "complete")
 
 
 async def test_a_worker_asked_to_end_finishes_what_it_runs_and_takes_no_more(
@@ -106,7 +74,6 @@ async def test_a_worker_asked_to_end_finishes_what_it_runs_and_takes_no_more(
         State.COMPLETE: len(ids),
         State.WAITING: len(more),
     }
-    await assert_sound(store)
 
 
 async def test_workers_that_keep_being_killed_still_run_every_job(
@@ -123,9 +90,6 @@ async def test_workers_that_keep_being_killed_still_run_every_job(
         for job_id in ids:
             await until_ended(store, job_id)
 
-    jobs = await store.get(ids)
-    for job in jobs:
-        assert job is not None
-        assert [past.outcome for past in job.history].count("complete") == 1
+    for job in await get_many(store, ids):
+        assert outcomes(job).count("complete") == 1
     assert await count_of(store, TYPE) == {State.COMPLETE: len(ids)}
-    await assert_sound(store)

@@ -7,23 +7,18 @@ works, or it raises `StoreError` and has written nothing at all.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
+import redis
 
-from kue.errors import StoreError
+from kue.model.errors import StoreError
+from kue.store.contract import Store
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS, Keys, root_of
+from tests.faults.conftest import NewStore
 from tests.faults.scene import TYPE, VERBS, Scene, build, id_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import redis
-
-    from kue.store.base import Store
-    from tests.faults.conftest import NewStore
-    from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer
 
 pytestmark = pytest.mark.damages
 

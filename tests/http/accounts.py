@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
+from starlette.applications import Starlette
 
-from kue.accounts import Hasher, Role, Scope
-from kue.http import Accounts, create_app
+from kue import Kue
+from kue.http import AccountGuard, create_app
+from kue.http.auth import PasswordHasher, Role, Scope
 from tests.http.conftest import serving
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from starlette.applications import Starlette
-
-    from kue import Kue
-
 PASSWORD = "correct horse"
-CHEAP = Hasher(n=16, p=1)
+CHEAP = PasswordHasher(n=16, p=1)
 
 
 class Site:
     """A server with accounts."""
 
-    def __init__(self, address: str, q: Kue, accounts: Accounts) -> None:
+    def __init__(self, address: str, q: Kue, accounts: AccountGuard) -> None:
         self.address = address
         self.q = q
         self.accounts = accounts
@@ -61,9 +57,9 @@ class Site:
 
 @asynccontextmanager
 async def site_of(
-    q: Kue, *, accounts: Accounts | None = None, **options: Any
+    q: Kue, *, accounts: AccountGuard | None = None, **options: Any
 ) -> AsyncIterator[Site]:
-    known = accounts or Accounts(q, hasher=CHEAP)
+    known = accounts or AccountGuard(q, hasher=CHEAP)
     app = create_app(q, guard=known, **options)
     async with serving(app) as address:
         try:

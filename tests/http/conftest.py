@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import socket
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import uvicorn
+from starlette.types import ASGIApp
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone, Role
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from starlette.types import ASGIApp
-
-    from tests.support.servers import RedisServer
+from kue.http.auth.access import Anyone, Role
+from tests.support.patience import until
+from tests.support.servers import RedisServer
 
 HOST = "127.0.0.1"
 ROLES = {role.name.lower(): role for role in Role}

@@ -10,18 +10,19 @@ import asyncio
 import sys
 
 from kue import Kue
-from kue.http import create_app, read_limit
-from kue.http.access import Anyone
-from kue.http.exposure import Address
-from kue.http.serve import Serving, listen, serving
-from kue.http.slow import PromptProtocol
+from kue.http import create_app
+from kue.http.auth.access import Anyone
+from kue.http.framework import read_limit
+from kue.http.server.address import ListenAddress
+from kue.http.server.serve import ServeOptions, listen, serving
+from kue.http.server.slow_clients import SlowClientProtocol
 
 
 async def main(url: str) -> None:
-    listener = listen(Address.of("127.0.0.1", 0))
+    listener = listen(ListenAddress.of("127.0.0.1", 0))
     async with (
         Kue(url) as q,
-        serving(create_app(q, guard=Anyone()), listener, Serving()),
+        serving(create_app(q, guard=Anyone()), listener, ServeOptions()),
     ):
         sys.stdout.write(f"{listener.getsockname()[1]}\n")
         sys.stdout.flush()
@@ -29,5 +30,5 @@ async def main(url: str) -> None:
         await asyncio.to_thread(sys.stdin.read)
 
 
-read_limit.SEND_SECONDS = PromptProtocol.read_seconds = float(sys.argv[2])
+read_limit.SEND_SECONDS = SlowClientProtocol.read_seconds = float(sys.argv[2])
 asyncio.run(main(sys.argv[1]))

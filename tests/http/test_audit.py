@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from kue import Kue
-from kue.errors import StoreUnavailable
-from kue.http.redaction import MASK
-from kue.store.values import RINGS
+from kue.http.security.redaction import MASK
+from kue.model.errors import StoreUnavailable
+from kue.store.values import RINGS, AuditEntry
 from tests.http.accounts import PASSWORD, Site, site_of
 from tests.http.conftest import HOST
-from tests.unit.flaky import Wire
-
-if TYPE_CHECKING:
-    import httpx
-
-    from kue.store.values import Act
+from tests.support.flaky import Wire
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 
 
-async def acts(q: Kue) -> list[Act]:
+async def acts(q: Kue) -> list[AuditEntry]:
     """Return what was done, the oldest first; logins aside."""
     found = (await q.store.acts(500)).acts[::-1]
     return [act for act in found if act.what != "login"]
@@ -182,7 +178,7 @@ async def test_a_store_that_takes_no_notes_does_not_hide_the_answer(
     q: Kue, caplog: pytest.LogCaptureFixture
 ) -> None:
     wire = Wire(q.store)
-    caplog.set_level(logging.WARNING, "kue.http.audit")
+    caplog.set_level(logging.WARNING, "kue.http.security.audit_log")
     async with (
         Kue(store=wire.store) as queue,
         site_of(queue) as site,
@@ -230,7 +226,7 @@ async def test_s_8_control_characters_do_not_reach_the_line_in_the_log(
     q: Kue, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with site_of(q) as site, await client_for(site) as client:
-        with caplog.at_level(logging.INFO, logger="kue.http.audit"):
+        with caplog.at_level(logging.INFO, logger="kue.http.security.audit_log"):
             await client.delete(f"{site.address}/kue/job/%1B%5B2J")
             await client.put("/queues/a%1Bb/limits", json={"rate": 1})
             await client.post("/workers/%1B%5B2J/stop")

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import httpx
 import pytest
 
 import kue
-from kue.accounts import Hasher, Role, Users
 from kue.http import create_app
-from kue.http.open_mode import StartupToken, ThisMachine
+from kue.http.auth import PasswordHasher, Role, UserAccounts
+from kue.http.auth.startup_token import LocalhostGuard, StartupToken
 from tests.http.conftest import serving
 from tests.support.nginx import nginx
 from tests.support.site import PATIENCE_SECONDS, command
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 SECRET = "correct-horse-battery-staple"
 PASSWORD = "correct horse"
@@ -63,7 +60,7 @@ async def of_command(folder: Path, directives: str) -> AsyncIterator[Behind]:
 async def of_application(folder: Path, directives: str) -> AsyncIterator[Behind]:
     """Put nginx before an application without a guard, mounted or not."""
     async with kue.Kue(f"sqlite:///{folder}/kue.db") as q:
-        app = create_app(q, guard=ThisMachine(StartupToken(SECRET)))
+        app = create_app(q, guard=LocalhostGuard(StartupToken(SECRET)))
         async with serving(app) as base, nginx(base, directives, folder) as url:
             yield Behind(url, SECRET)
 
@@ -112,7 +109,9 @@ async def test_no_stranger_gets_in_through_a_proxy(
 async def test_a_user_logs_in_through_a_proxy(way: str, folder: Path) -> None:
     directives, headers, _ = WAYS[way]
     async with kue.Kue(f"sqlite:///{folder}/kue.db") as q:
-        await Users(q.store, Hasher(n=16, p=1)).add("ann", PASSWORD, Role.ADMIN)
+        await UserAccounts(q.store, PasswordHasher(n=16, p=1)).add(
+            "ann", PASSWORD, Role.ADMIN
+        )
     async with (
         of_command(folder, directives) as site,
         httpx.AsyncClient(

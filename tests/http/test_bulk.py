@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
+import httpx
 import pytest
 
 from kue import Kue, State
-from kue.fingerprint import fingerprint
-from kue.http.v1 import bulk
-from kue.job import Error, Failed
-from kue.settings import load
+from kue.http.v1 import bulk_actions
+from kue.model.fingerprint import fingerprint
+from kue.model.job import Error, Failed
+from kue.model.settings import load
 from kue.store import store_for
 from tests.http.conftest import Http
+from tests.support.flaky import Wire
 from tests.support.jobs import (
     add_many,
     add_one,
@@ -25,12 +28,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-from tests.unit.flaky import Wire
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import httpx
 
 #: What moves after an action began is left alone: these jobs moved before.
 PAST = 1_700_000_000_000
@@ -265,7 +262,9 @@ async def test_only_so_many_run_at_once(
     held: tuple[httpx.AsyncClient, asyncio.Event], wire: Wire
 ) -> None:
     client, gate = held
-    running = [await begin(client, "cancel", ids=[1]) for _ in range(bulk.MAX_RUNNING)]
+    running = [
+        await begin(client, "cancel", ids=[1]) for _ in range(bulk_actions.MAX_RUNNING)
+    ]
 
     refused = await client.post("/jobs/bulk", json={"action": "retry", "ids": [1]})
     gate.set()
@@ -281,7 +280,7 @@ async def test_only_so_many_run_at_once(
 async def test_the_oldest_of_those_that_are_over_is_forgotten(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "MAX_FINISHED", 3)
+    monkeypatch.setattr(bulk_actions, "MAX_FINISHED", 3)
 
     first, *others = [(await do(client, "retry", ids=[1]))["id"] for _ in range(4)]
 
@@ -359,12 +358,6 @@ async def test_an_action_that_nobody_remembers_is_404(
     answer = await client.request(method, "/jobs/bulk/0123456789abcdef")
 
     assert answer.status_code == 404
-
-
-async def test_a_store_that_is_away_is_503(lost: httpx.AsyncClient) -> None:
-    answer = await lost.post("/jobs/bulk", json={"action": "retry", "ids": [1]})
-
-    assert answer.status_code == 503
 
 
 @on_any_store

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 
-from kue.job import Completed, Failed
-from kue.supervisor.condition import Condition
-from kue.supervisor.health import health_server
+from kue import Kue
+from kue.model.job import Completed, Ending, Failed
+from kue.supervisor.health_check import SupervisorHealth
+from kue.supervisor.health_endpoints import health_server
 from tests.support.jobs import OOPS, claim_one, end
 
-if TYPE_CHECKING:
-    from kue import Kue
-    from kue.job import Ending
-
-WELL = Condition(live=True, ready=True, reasons=(), children=())
+WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=())
 #: Fields of a job that are numbers, once it has been run.
 NUMBERS = (
     *("id", "priority", "attempts", "max_attempts", "progress", "delay", "ttl"),

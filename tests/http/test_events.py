@@ -6,40 +6,34 @@ import asyncio
 import json
 import socket
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
 from kue import Kue
-from kue.errors import StoreUnavailable
 from kue.http import create_app
-from kue.http.access import Anyone, Role, User
-from kue.http.api import Api
-from kue.http.live import Live
-from kue.http.problem import AWAY
-from kue.http.reader import Bounds
+from kue.http.auth.access import Anyone, Guard, Role, User
+from kue.http.framework.api import Api
+from kue.http.framework.problem import UNAVAILABLE
+from kue.http.streaming.broadcast import EventBroadcast
+from kue.http.streaming.client_buffer import BufferLimits
 from kue.http.v1.events import routes, section
-from kue.job import Completed, Failed
+from kue.model.errors import StoreUnavailable
+from kue.model.job import Completed, Ending, Failed
 from tests.http.conftest import HOST, serving
 from tests.http.test_live import Watches
 from tests.support.jobs import OOPS, claim_one, end
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from starlette.applications import Starlette
-    from starlette.requests import HTTPConnection
-
-    from kue.http.access import Guard
-    from kue.job import Ending
 
 PATH = "/api/v1/events"
 #: What another process does.
@@ -159,7 +153,7 @@ class Server:
     def __init__(self, address: str, app: Starlette) -> None:
         self.address = address
         self.app = app
-        self.live: Live = app.state.live
+        self.live: EventBroadcast = app.state.live
 
     @asynccontextmanager
     async def ear(
@@ -193,10 +187,10 @@ class Server:
 
 
 def app_of(
-    q: Kue, *, guard: Guard | None = None, bounds: Bounds | None = None
+    q: Kue, *, guard: Guard | None = None, bounds: BufferLimits | None = None
 ) -> Starlette:
     guard = guard or Anyone()
-    live = Live(q, bounds)
+    live = EventBroadcast(q, bounds)
     app = create_app(q, guard=guard, hosts=["kue.example"])
     app.state.live = live
     paths = [*Api(q, guard).routes([section]), *routes(guard, live)]
@@ -206,7 +200,7 @@ def app_of(
 
 @asynccontextmanager
 async def server_of(
-    q: Kue, *, guard: Guard | None = None, bounds: Bounds | None = None
+    q: Kue, *, guard: Guard | None = None, bounds: BufferLimits | None = None
 ) -> AsyncIterator[Server]:
     app = app_of(q, guard=guard, bounds=bounds)
     async with serving(app) as address:
@@ -319,7 +313,7 @@ async def test_a_stream_of_one_job_tells_of_that_job(server: Server, q: Kue) -> 
 
 async def test_silence_is_broken_by_comments(q: Kue) -> None:
     async with (
-        server_of(q, bounds=Bounds(keep_alive=0.01)) as server,
+        server_of(q, bounds=BufferLimits(keep_alive=0.01)) as server,
         server.ear() as ear,
         server.ear(types="other") as other,
     ):
@@ -335,7 +329,7 @@ async def test_silence_is_broken_by_comments(q: Kue) -> None:
 async def test_a_stream_ends_when_its_client_may_no_longer_listen(q: Kue) -> None:
     guard = Fickle()
     async with (
-        server_of(q, guard=guard, bounds=Bounds(recheck=0.01)) as server,
+        server_of(q, guard=guard, bounds=BufferLimits(recheck=0.01)) as server,
         server.ear() as ear,
     ):
         await ear.up()
@@ -347,7 +341,7 @@ async def test_a_stream_ends_when_its_client_may_no_longer_listen(q: Kue) -> Non
 async def test_a_stream_goes_on_while_nobody_can_tell_who_listens(q: Kue) -> None:
     guard = Fickle()
     async with (
-        server_of(q, guard=guard, bounds=Bounds(recheck=0.01)) as server,
+        server_of(q, guard=guard, bounds=BufferLimits(recheck=0.01)) as server,
         server.ear() as ear,
     ):
         await ear.up()
@@ -413,7 +407,7 @@ async def test_two_hundred_streams_are_one_subscription(
     q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watches = Watches(q.store, monkeypatch)
-    async with server_of(q, bounds=Bounds(linger=0)) as server:
+    async with server_of(q, bounds=BufferLimits(linger=0)) as server:
         async with AsyncExitStack() as stack:
             ears = [await stack.enter_async_context(server.ear()) for _ in range(200)]
             for ear in ears:
@@ -435,7 +429,7 @@ async def test_a_client_that_reads_nothing_lags_while_another_hears_all(
     job = await q.enqueue("email")
     await claim_one(q.store, now=await q.now())
     async with (
-        server_of(q, bounds=Bounds(buffer=20, pause=0)) as server,
+        server_of(q, bounds=BufferLimits(buffer=20, pause=0)) as server,
         server.ear(window=4096) as slow,
         server.ear() as quick,
     ):
@@ -462,7 +456,7 @@ async def test_a_client_that_reads_nothing_lags_while_another_hears_all(
 
 
 async def test_a_stream_too_many_is_503_until_another_ends(q: Kue) -> None:
-    async with server_of(q, bounds=Bounds(clients=1)) as server:
+    async with server_of(q, bounds=BufferLimits(clients=1)) as server:
         async with server.ear() as ear:
             await ear.up()
 
@@ -636,7 +630,7 @@ async def line_to(
     *,
     origin: str | None = None,
     guard: Guard | None = None,
-    bounds: Bounds | None = None,
+    bounds: BufferLimits | None = None,
 ) -> AsyncIterator[Line]:
     app = app_of(q, guard=guard, bounds=bounds)
     try:
@@ -681,14 +675,15 @@ async def test_a_websocket_of_another_page_is_closed_with_1008(
     q: Kue, origin: str
 ) -> None:
     async with line_to(q, origin=origin) as line:
-        assert await line.closed() == (1008, "the page is of another origin")
+        reason = "the request is from a page of another origin"
+        assert await line.closed() == (1008, reason)
 
 
 async def test_a_websocket_of_a_stranger_is_closed_with_1008(q: Kue) -> None:
     async with line_to(q, guard=Nobody()) as line:
         code, reason = await line.closed()
 
-    assert (code, reason[:15]) == (1008, "say who you are")
+    assert (code, reason[:14]) == (1008, "authentication")
 
 
 async def test_a_websocket_that_asks_for_nonsense_is_closed_with_1008(q: Kue) -> None:
@@ -703,14 +698,14 @@ async def test_a_websocket_is_closed_with_1013_while_nobody_can_tell_whose_it_is
     q: Kue,
 ) -> None:
     async with line_to(q, guard=Adrift()) as line:
-        assert await line.closed() == (1013, AWAY)
+        assert await line.closed() == (1013, UNAVAILABLE)
 
 
 async def test_a_websocket_too_many_is_closed_with_1013(q: Kue) -> None:
-    async with line_to(q, bounds=Bounds(clients=0)) as line:
+    async with line_to(q, bounds=BufferLimits(clients=0)) as line:
         code, reason = await line.closed()
 
-    assert (code, reason) == (1013, "there are too many streams open already")
+    assert (code, reason) == (1013, "too many streams are open already")
 
 
 async def test_websockets_are_closed_when_the_server_stops(q: Kue) -> None:
@@ -720,4 +715,4 @@ async def test_websockets_are_closed_when_the_server_stops(q: Kue) -> None:
 
         await app.state.live.close()
 
-        assert await line.closed() == (1013, "the server stops")
+        assert await line.closed() == (1013, "the server is stopping")

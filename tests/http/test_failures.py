@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
-from kue.fingerprint import fingerprint
-from kue.job import Error, Failed, State
+from kue import Kue
+from kue.model.fingerprint import fingerprint
+from kue.model.job import Error, Failed, State
+from tests.http.conftest import Http
 from tests.http.test_bulk import do
 from tests.support.jobs import (
     add_many,
@@ -18,12 +21,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-
-if TYPE_CHECKING:
-    import httpx
-
-    from kue import Kue
-    from tests.http.conftest import Http
 
 #: Jobs fail in the past: a retry leaves alone what fails after it began.
 PAST = 1_700_000_000_000
@@ -182,7 +179,3 @@ async def test_who_may_look_sees_errors(http: Http, q: Kue) -> None:
         answer = await client.get("/errors")
 
     assert (answer.status_code, answer.json()["total"]) == (200, 1)
-
-
-async def test_a_store_that_is_away_is_503(lost: httpx.AsyncClient) -> None:
-    assert (await lost.get("/errors")).status_code == 503

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.types import Message
 
-from kue.http import Accounts, Role, create_app
-from kue.http.gate import Gate, Hosts
-from kue.http.open_mode import StartupToken, ThisMachine
+from kue import Kue
+from kue.http import AccountGuard, Role, create_app
+from kue.http.auth.startup_token import LocalhostGuard, StartupToken
+from kue.http.security.csrf import AllowedHosts, CsrfProtection
 from tests.http.accounts import CHEAP, site_of
 from tests.http.conftest import serving
-
-if TYPE_CHECKING:
-    from starlette.types import Message
-
-    from kue import Kue
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 
@@ -53,7 +50,7 @@ async def passes(
     *,
     method: str = "POST",
     kind: str = "http",
-    hosts: Hosts | None = None,
+    hosts: AllowedHosts | None = None,
     host: str | None = HOST,
     **scope: Any,
 ) -> tuple[bool, list[Message]]:
@@ -80,7 +77,7 @@ async def passes(
         "headers": [(name.encode(), value.encode()) for name, value in given.items()],
         **scope,
     }
-    gate = Gate(app, hosts or Hosts(["*"], is_open=True))
+    gate = CsrfProtection(app, hosts or AllowedHosts(["*"], is_open=True))
     await gate(request, receive, send)
     return bool(came), sent
 
@@ -141,7 +138,7 @@ ELSEWHERE = ["kue.example", "evil.example:8000", "", "localhost.evil.example", "
 @pytest.mark.parametrize("host", [*LOOPBACK, "[::1]:8000", "[::1]"])
 @pytest.mark.parametrize("names", [None, [], ["kue.example"]])
 async def test_loopback_is_always_meant(host: str, names: list[str] | None) -> None:
-    came, _ = await passes({}, host=host, hosts=Hosts(names, is_open=True))
+    came, _ = await passes({}, host=host, hosts=AllowedHosts(names, is_open=True))
 
     assert came
 
@@ -149,7 +146,7 @@ async def test_loopback_is_always_meant(host: str, names: list[str] | None) -> N
 @pytest.mark.parametrize("host", [*ELSEWHERE, None, "10.0.0.1", "0.0.0.0"])
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 async def test_where_anyone_may_other_names_are_421(host: str, kind: str) -> None:
-    hosts = Hosts(None, is_open=True)
+    hosts = AllowedHosts(None, is_open=True)
 
     came, sent = await passes({}, host=host, hosts=hosts, kind=kind, method="GET")
 
@@ -158,7 +155,7 @@ async def test_where_anyone_may_other_names_are_421(host: str, kind: str) -> Non
 
 
 async def test_names_that_were_given_are_meant_and_no_others() -> None:
-    hosts = Hosts(["Kue.Example"], is_open=False)
+    hosts = AllowedHosts(["Kue.Example"], is_open=False)
 
     assert (await passes({}, host="kue.example:81", hosts=hosts))[0]
     assert not (await passes({}, host="evil.example", hosts=hosts))[0]
@@ -182,9 +179,9 @@ async def test_path_and_query_count_together(long: dict[str, Any]) -> None:
 
 async def test_where_people_log_in_or_another_app_is_around_any_name_will_do() -> None:
     for hosts, root in (
-        (Hosts(None, is_open=False), ""),
-        (Hosts(None, is_open=True), "/queue"),
-        (Hosts(["*"], is_open=True), ""),
+        (AllowedHosts(None, is_open=False), ""),
+        (AllowedHosts(None, is_open=True), "/queue"),
+        (AllowedHosts(["*"], is_open=True), ""),
     ):
         assert (await passes({}, host="kue.example", hosts=hosts, root_path=root))[0]
 
@@ -258,7 +255,7 @@ async def test_an_app_without_guard_answers_to_loopback_alone(q: Kue) -> None:
     startup = StartupToken()
     headers = {"Authorization": f"Bearer {startup.secret}"}
     async with (
-        serving(create_app(q, guard=ThisMachine(startup))) as address,
+        serving(create_app(q, guard=LocalhostGuard(startup))) as address,
         httpx.AsyncClient(verify=False, headers=headers) as client,
     ):
         ours = await client.get(f"{address}/api/v1/stats")
@@ -273,7 +270,7 @@ async def test_an_app_without_guard_answers_to_loopback_alone(q: Kue) -> None:
 
 @on_any_store
 async def test_the_cookie_of_a_mounted_app_is_for_its_path_alone(q: Kue) -> None:
-    accounts = Accounts(q, hasher=CHEAP)
+    accounts = AccountGuard(q, hasher=CHEAP)
     await accounts.users.add("ann", "correct horse", Role.ADMIN)
     inner = create_app(q, guard=accounts)
     outer = Starlette(routes=[Mount("/admin/queue", app=inner)])

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import httpx
 
 from kue import Kue
 from tests.http.test_mounting import HOSTS, hosted
 from tests.http.test_mounting import client as client
-from tests.unit.test_docs import DOCS, examples
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import httpx
+from tests.project.test_docs import DOCS, examples
 
 ME = "/jobs/api/v1/me"
 #: Makes the tables of Django's example, and a session for each user; tells their keys.

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import httpx
 
-from kue.http.headers import HEADERS
-
-if TYPE_CHECKING:
-    import httpx
+from kue.http.security.headers import HEADERS
 
 
 async def test_a_server_that_answers_is_healthy(client: httpx.AsyncClient) -> None:
@@ -97,7 +94,7 @@ async def test_the_document_describes_every_path(client: httpx.AsyncClient) -> N
     assert document["openapi"] == "3.1.0"
     assert "/health" in document["paths"]
     operation = document["paths"]["/ready"]["get"]
-    assert operation["summary"] == "Whether the store answers; 503 when it does not."
+    assert operation["summary"] == "Whether the store answers; 503 if it does not."
     assert set(operation["responses"]) == {
         *("200", "304"),
         *("400", "401", "403", "404", "503"),

@@ -8,21 +8,17 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
-from kue.draft import draft
-from kue.http.problem import Refused
-from kue.http.read_limit import ReadLimit
+from kue import Kue
+from kue.http.framework.problem import Refused
+from kue.http.framework.read_limit import ReadLimit
+from kue.model.draft import draft
 from tests.support.jobs import add
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kue import Kue
 
 SERVER = Path(__file__).parent / "large_lists_server.py"
 COUNT, BYTES = 300, 250_000

@@ -6,27 +6,31 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kue import Kue
-from kue.events import Event, Kind
-from kue.http.live import Live
-from kue.http.reader import Bounds, Message, Reader, Told, Window, Wish
+from kue.http.streaming.broadcast import EventBroadcast
+from kue.http.streaming.client_buffer import (
+    BufferLimits,
+    ClientBuffer,
+    EventFilter,
+    RecentMessages,
+    StreamMessage,
+    StreamPayload,
+)
+from kue.model.events import Event, Kind
+from kue.store.contract import Events, Store
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from kue.store.base import Events, Store
-
-ALL = Wish()
+ALL = EventFilter()
 #: Nothing is waited for that a test need not wait for.
-BRISK = Bounds(pause=0, linger=0)
+BRISK = BufferLimits(pause=0, linger=0)
 
 
 class Watches:
@@ -55,15 +59,15 @@ def watches(q: Kue, monkeypatch: pytest.MonkeyPatch) -> Watches:
 
 
 @asynccontextmanager
-async def living(q: Kue, bounds: Bounds = BRISK) -> AsyncIterator[Live]:
-    live = Live(q, bounds)
+async def living(q: Kue, bounds: BufferLimits = BRISK) -> AsyncIterator[EventBroadcast]:
+    live = EventBroadcast(q, bounds)
     try:
         yield live
     finally:
         await live.close()
 
 
-async def told(reader: Reader, number: int) -> list[dict[str, Any]]:
+async def told(reader: ClientBuffer, number: int) -> list[dict[str, Any]]:
     """Return the next *number* things that the reader is told."""
     heard: list[dict[str, Any]] = []
     async with asyncio.timeout(50):
@@ -73,14 +77,14 @@ async def told(reader: Reader, number: int) -> list[dict[str, Any]]:
     return heard
 
 
-async def caught_up(reader: Reader, number: int) -> list[dict[str, Any]]:
+async def caught_up(reader: ClientBuffer, number: int) -> list[dict[str, Any]]:
     """Return the first *number* things it is told after that the store is up."""
     first, *rest = await told(reader, number + 1)
     assert (first["kind"], first["detail"]) == ("store", {"state": "up"})
     return rest
 
 
-async def told_up(reader: Reader) -> str:
+async def told_up(reader: ClientBuffer) -> str:
     """Return the number from which on the reader hears everything."""
     [first] = await told(reader, 1)
     assert (first["kind"], first["detail"]) == ("store", {"state": "up"})
@@ -88,15 +92,17 @@ async def told_up(reader: Reader) -> str:
     return place
 
 
-def messages(count: int, *, size: int = 0) -> list[Message]:
+def messages(count: int, *, size: int = 0) -> list[StreamMessage]:
     detail = {"message": "x" * size}
     return [
-        Message(Told(id=f"e-{number}", kind="error", at=1, detail=detail))
+        StreamMessage(
+            StreamPayload(id=f"e-{number}", kind="error", at=1, detail=detail)
+        )
         for number in range(count)
     ]
 
 
-def ids(found: list[Message]) -> list[str]:
+def ids(found: list[StreamMessage]) -> list[str]:
     return [json.loads(message.text)["id"] for message in found]
 
 
@@ -104,7 +110,7 @@ def ids(found: list[Message]) -> list[str]:
 
 
 def test_a_window_keeps_the_newest_and_tells_how_many_went() -> None:
-    window = Window(3, 1_000_000)
+    window = RecentMessages(3, 1_000_000)
 
     assert window.add(messages(2)) == 0
     assert window.add(messages(4)) == 3
@@ -112,7 +118,7 @@ def test_a_window_keeps_the_newest_and_tells_how_many_went() -> None:
 
 
 def test_a_window_keeps_no_more_bytes_than_it_may() -> None:
-    window = Window(1_000, 2_500)
+    window = RecentMessages(1_000, 2_500)
 
     assert window.add(messages(5, size=1_000)) == 3
     assert window.add(messages(1, size=5_000)) == 3
@@ -120,7 +126,7 @@ def test_a_window_keeps_no_more_bytes_than_it_may() -> None:
 
 
 def test_a_window_is_emptied_by_pieces() -> None:
-    window = Window(10, 1_000_000)
+    window = RecentMessages(10, 1_000_000)
     window.add(messages(3, size=1_000))
 
     assert ids(window.take(1_500)) == ["e-0", "e-1"]
@@ -133,7 +139,9 @@ def test_a_window_is_emptied_by_pieces() -> None:
 
 async def test_a_reader_hears_of_what_it_wishes_alone(q: Kue) -> None:
     async with living(q) as live:
-        wish = Wish(types=frozenset({"email"}), kinds=frozenset({Kind.CANCELLED}))
+        wish = EventFilter(
+            types=frozenset({"email"}), kinds=frozenset({Kind.CANCELLED})
+        )
         with live.join(wish) as reader:
             await told_up(reader)
             for type in ("email", "report"):
@@ -150,7 +158,7 @@ async def test_a_reader_hears_of_what_it_wishes_alone(q: Kue) -> None:
 async def test_a_reader_hears_of_one_job_alone(q: Kue) -> None:
     async with living(q) as live:
         job = await q.enqueue("email")
-        with live.join(Wish(job_id=job.id)) as reader:
+        with live.join(EventFilter(job_id=job.id)) as reader:
             await told_up(reader)
             await q.enqueue("email")
             await job.cancel("no")
@@ -161,7 +169,7 @@ async def test_a_reader_hears_of_one_job_alone(q: Kue) -> None:
 
 
 async def test_a_reader_that_is_too_slow_is_told_how_many_it_missed(q: Kue) -> None:
-    bounds = Bounds(pause=0, linger=0, buffer=10)
+    bounds = BufferLimits(pause=0, linger=0, buffer=10)
     async with living(q, bounds) as live:
         with live.join(ALL) as slow, live.join(ALL) as quick:
             await told_up(slow)
@@ -180,7 +188,7 @@ async def test_a_reader_that_is_too_slow_is_told_how_many_it_missed(q: Kue) -> N
 
 
 async def test_silence_is_broken_by_a_sign_of_life(q: Kue) -> None:
-    async with living(q, Bounds(pause=0, linger=0, keep_alive=0.01)) as live:
+    async with living(q, BufferLimits(pause=0, linger=0, keep_alive=0.01)) as live:
         with live.join(ALL) as reader:
             await told_up(reader)
 
@@ -230,9 +238,9 @@ async def test_what_is_on_its_way_when_a_reader_comes_back_is_told_once(
             place = await told_up(reader)
             event = Event(kind=Kind.UPDATE, job_id=7, type="email", at=1)
             # As the subscription does, in the moment before readers are handed it.
-            live._tell(event)
+            live._publish(event)
             with live.join(ALL, place) as back:
-                live._tell(event)
+                live._publish(event)
 
                 heard = await caught_up(back, 2)
 
@@ -256,11 +264,11 @@ async def test_whoever_heard_nothing_yet_can_come_back_too(q: Kue) -> None:
 async def test_more_than_the_buffer_holds_is_told_to_whoever_comes_back(
     q: Kue,
 ) -> None:
-    async with living(q, Bounds(pause=0, linger=0, buffer=5)) as live:
-        with live.join(Wish(job_id=1 << 40)) as stays:
+    async with living(q, BufferLimits(pause=0, linger=0, buffer=5)) as live:
+        with live.join(EventFilter(job_id=1 << 40)) as stays:
             place = await told_up(stays)
             await q.enqueue_many("email", range(50))
-            with live.join(Wish(kinds=frozenset({Kind.CANCELLED}))) as other:
+            with live.join(EventFilter(kinds=frozenset({Kind.CANCELLED}))) as other:
                 await told_up(other)
                 await (await q.enqueue("email")).cancel("the last")
                 await told(other, 1)
@@ -295,7 +303,7 @@ async def test_a_number_that_was_never_given_is_told_as_a_lag(
 
 
 async def test_whoever_was_away_for_too_many_events_is_told_so(q: Kue) -> None:
-    async with living(q, Bounds(pause=0, linger=0, ring=10)) as live:
+    async with living(q, BufferLimits(pause=0, linger=0, ring=10)) as live:
         with live.join(ALL) as stays:
             place = await told_up(stays)
             for _ in range(11):
@@ -342,7 +350,7 @@ async def test_readers_share_one_subscription_which_ends_after_the_last(
 async def test_the_subscription_outlasts_a_short_absence(
     q: Kue, watches: Watches
 ) -> None:
-    async with living(q, Bounds(pause=0, linger=60)) as live:
+    async with living(q, BufferLimits(pause=0, linger=60)) as live:
         with live.join(ALL) as reader:
             place = await told_up(reader)
         job = await q.enqueue("email")
@@ -358,10 +366,10 @@ async def test_a_store_that_hangs_is_away_until_it_answers_again(
 ) -> None:
     """The connection stays open, so nothing but asking can tell."""
     redis = RedisServer(tmp_path)
-    bounds = Bounds(pause=0, linger=0, probe=0.05)
+    bounds = BufferLimits(pause=0, linger=0, probe=0.05)
     try:
         async with Kue(redis.url, budget="300ms") as q, living(q, bounds) as live:
-            with live.join(Wish(types=frozenset({"email"}))) as reader:
+            with live.join(EventFilter(types=frozenset({"email"}))) as reader:
                 await told_up(reader)
                 os.kill(redis.pid, signal.SIGSTOP)
                 [away] = await told(reader, 1)
@@ -382,7 +390,7 @@ async def test_a_store_that_hangs_is_away_until_it_answers_again(
 
 
 async def test_closing_lets_every_reader_go(q: Kue, watches: Watches) -> None:
-    live = Live(q, BRISK)
+    live = EventBroadcast(q, BRISK)
     with live.join(ALL) as reader:
         await told_up(reader)
 
@@ -395,7 +403,7 @@ async def test_closing_lets_every_reader_go(q: Kue, watches: Watches) -> None:
 
 
 async def test_there_is_no_place_for_more_readers_than_allowed(q: Kue) -> None:
-    async with living(q, Bounds(clients=2, linger=0)) as live:
+    async with living(q, BufferLimits(clients=2, linger=0)) as live:
         with live.join(ALL):
             assert not live.is_full
             with live.join(ALL):

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import HTTPConnection
 
-from kue.accounts import Role, Scope
-from kue.http import Accounts, User, create_app
-from kue.http.access import Anyone
-from kue.http.login import LocalAccounts
-from kue.http.open_mode import StartupToken, ThisMachine
-from kue.http.throttle import Throttle
+from kue import Kue
+from kue.http import AccountGuard, User, create_app
+from kue.http.auth import Role, Scope
+from kue.http.auth.access import Anyone
+from kue.http.auth.login_throttle import LoginThrottle
+from kue.http.auth.session_guard import LocalAccountGuard
+from kue.http.auth.startup_token import LocalhostGuard, StartupToken
 from tests.http.accounts import CHEAP, PASSWORD, site_of
 from tests.http.conftest import serving
-
-if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
-
-    from kue import Kue
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 
@@ -168,7 +165,9 @@ async def test_a_wrong_name_is_told_like_a_wrong_password(q: Kue, name: str) -> 
 @on_any_store
 async def test_after_five_failures_a_name_has_to_wait_longer_each_time(q: Kue) -> None:
     now = [0.0]
-    accounts = Accounts(q, hasher=CHEAP, by_name=Throttle(5, clock=lambda: now[0]))
+    accounts = AccountGuard(
+        q, hasher=CHEAP, by_name=LoginThrottle(5, clock=lambda: now[0])
+    )
     async with site_of(q, accounts=accounts) as site, site.client() as client:
         await site.add("ann")
         await site.add("bob")
@@ -192,7 +191,9 @@ async def test_after_five_failures_a_name_has_to_wait_longer_each_time(q: Kue) -
 
 @on_any_store
 async def test_one_address_cannot_try_many_names(q: Kue) -> None:
-    accounts = Accounts(q, hasher=CHEAP, by_address=Throttle(3, clock=lambda: 0.0))
+    accounts = AccountGuard(
+        q, hasher=CHEAP, by_address=LoginThrottle(3, clock=lambda: 0.0)
+    )
     async with site_of(q, accounts=accounts) as site, site.client() as client:
         statuses = [
             (await site.login(client, f"user{number}", "wrong")).status_code
@@ -204,7 +205,7 @@ async def test_one_address_cannot_try_many_names(q: Kue) -> None:
 
 def test_a_throttle_forgets_the_oldest_and_what_is_long_ago() -> None:
     now = [0.0]
-    throttle = Throttle(1, size=2, forget=900, clock=lambda: now[0])
+    throttle = LoginThrottle(1, size=2, forget=900, clock=lambda: now[0])
     for key in ("a", "b", "c"):
         throttle.count(key)
 
@@ -273,7 +274,7 @@ async def test_a_token_is_made_told_once_used_and_revoked(q: Kue) -> None:
         "open_mode": False,
     }
     assert (added.status_code, refused.status_code) == (201, 403)
-    assert refused.json()["detail"] == "this takes the scope read"
+    assert refused.json()["detail"] == "this needs the scope read"
     [shown] = listed.json()["tokens"]
     assert "secret" not in shown
     assert shown["used_at"] >= token["created_at"]
@@ -354,7 +355,9 @@ async def test_s_8_people_change_their_own_password(q: Kue) -> None:
 
 @on_any_store
 async def test_s_8_guessing_the_current_password_is_slowed_down(q: Kue) -> None:
-    accounts = Accounts(q, hasher=CHEAP, by_name=Throttle(2, clock=lambda: 0.0))
+    accounts = AccountGuard(
+        q, hasher=CHEAP, by_name=LoginThrottle(2, clock=lambda: 0.0)
+    )
     async with site_of(q, accounts=accounts) as site, site.client() as client:
         await site.add("ann")
         await site.login(client, "ann")
@@ -396,7 +399,7 @@ async def test_where_nobody_logs_in_login_is_404_and_me_is_local(q: Kue) -> None
     startup = StartupToken()
     headers = {"Authorization": f"Bearer {startup.secret}"}
     async with (
-        serving(create_app(q, guard=ThisMachine(startup))) as address,
+        serving(create_app(q, guard=LocalhostGuard(startup))) as address,
         httpx.AsyncClient(
             base_url=f"{address}/api/v1", verify=False, headers=headers
         ) as client,
@@ -412,8 +415,8 @@ async def test_where_nobody_logs_in_login_is_404_and_me_is_local(q: Kue) -> None
 @pytest.mark.parametrize("kind", ["password", "token", "elsewhere"])
 async def test_everyone_is_told_how_to_log_in(q: Kue, kind: str) -> None:
     guards: dict[str, Any] = {
-        "password": Accounts(q),
-        "token": LocalAccounts(q),
+        "password": AccountGuard(q),
+        "token": LocalAccountGuard(q),
         "elsewhere": plain,
     }
     async with (

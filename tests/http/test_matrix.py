@@ -7,23 +7,17 @@ A route that is not in the table fails: whoever adds one says here what it takes
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import httpx
 import pytest
-from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
+from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone
+from kue.http.auth.access import Anyone
 from kue.http.dashboard import METHODS
 from tests.http.accounts import Site, site_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from starlette.routing import BaseRoute
-
-    from kue import Kue
 
 #: What it takes: nothing, to be known, or a scope.
 EVERYONE, KNOWN = "everyone", "known"

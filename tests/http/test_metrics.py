@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
-from kue.job import Completed, State
-from kue.timings import DAY_MS, Timing
+from kue import Kue
+from kue.model.histogram import DAY_MS, Timing
+from kue.model.job import Completed, State
+from kue.store.values import RenewRequest
 from tests.http.accounts import site_of
+from tests.http.conftest import Http
 from tests.support.jobs import MINUTE, add_many, add_one, claim_one, end, start_one
-
-if TYPE_CHECKING:
-    import httpx
-
-    from kue import Kue
-    from tests.http.conftest import Http
 
 #: A line of the text format that is no comment.
 SAMPLE = re.compile(
@@ -205,9 +202,9 @@ async def test_workers_are_counted_alive_and_lost(
 ) -> None:
     ago = await q.now() - 5_000
     await start_one(q.store, worker="w1", now=ago)
-    await q.store.renew("w1", lease=1_000, now=ago)
-    await q.store.renew("w2")
-    await q.store.renew("w3")
+    await q.store.renew(RenewRequest("w1", lease=1_000), now=ago)
+    await q.store.renew(RenewRequest("w2"))
+    await q.store.renew(RenewRequest("w3"))
 
     found = await samples(client)
 

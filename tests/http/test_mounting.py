@@ -8,21 +8,18 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
 import websockets
 
 from kue import Kue
-from kue.http.exposure import Address
-from kue.http.open_mode import VARIABLE
-from kue.http.serve import listen
-from tests.unit.test_docs import DOCS, examples
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+from kue.http.auth.startup_token import VARIABLE
+from kue.http.server.address import ListenAddress
+from kue.http.server.serve import listen
+from tests.project.test_docs import DOCS, examples
 
 HOSTS = {
     example.title: example.source
@@ -57,7 +54,7 @@ class Host:
 async def hosted(name: str, folder: Path, *options: str) -> AsyncIterator[Host]:
     """Run the example called *name* with uvicorn, as its readers are told to."""
     (folder / f"{name}.py").write_text(HOSTS[f"{name}.py"])
-    with listen(Address.of("127.0.0.1", 0)) as listener:
+    with listen(ListenAddress.of("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "uvicorn", f"{name}:app", *options),

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 from msgspec.structs import replace
 
-from kue.draft import draft
-from kue.schedule import every
-
-if TYPE_CHECKING:
-    import httpx
-
-    from kue import Kue
+from kue import Kue
+from kue.model.draft import draft
+from kue.model.schedule import every
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 dots = pytest.mark.parametrize("name", [".", ".."])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -13,20 +14,21 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
-from kue.accounts import Role, Scope, Tokens, Users
-from kue.errors import ConfigError
+from kue import Kue
 from kue.http import create_app
-from kue.http.hosts import is_loopback
-from kue.http.login import LocalAccounts
-from kue.http.open_mode import VARIABLE, StartupToken, ThisMachine, without_token
-from kue.http.problem import Refused
+from kue.http.auth import ApiTokens, Role, Scope, UserAccounts
+from kue.http.auth.session_guard import LocalAccountGuard
+from kue.http.auth.startup_token import (
+    VARIABLE,
+    LocalhostGuard,
+    StartupToken,
+    without_token,
+)
+from kue.http.framework.problem import Refused
+from kue.http.security.loopback import is_loopback
+from kue.model.errors import ConfigError
 from tests.http.accounts import CHEAP
 from tests.http.conftest import serving
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kue import Kue
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 
@@ -44,7 +46,7 @@ def asking(client: tuple[str, int] | None, host: str, **headers: str) -> HTTPCon
 @asynccontextmanager
 async def site_of(q: Kue, guard: Any = None) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client of a server in open mode."""
-    app = create_app(q, guard=guard or ThisMachine(StartupToken(SECRET)))
+    app = create_app(q, guard=guard or LocalhostGuard(StartupToken(SECRET)))
     async with (
         serving(app) as address,
         httpx.AsyncClient(base_url=address, timeout=20, verify=False) as client,
@@ -60,7 +62,7 @@ async def site_of(q: Kue, guard: Any = None) -> AsyncIterator[httpx.AsyncClient]
 async def test_this_machine_with_the_token_may_do_everything(
     client: tuple[str, int], host: str
 ) -> None:
-    guard = ThisMachine(StartupToken(SECRET))
+    guard = LocalhostGuard(StartupToken(SECRET))
     asked = asking(client, host, authorization=f"Bearer {SECRET}")
 
     user = await guard.who(asked)
@@ -87,7 +89,7 @@ async def test_other_machines_are_refused_even_with_the_token(
     asked = asking(client, host, authorization=f"Bearer {SECRET}")
 
     with pytest.raises(Refused, match="guard="):
-        await ThisMachine(StartupToken(SECRET)).who(asked)
+        await LocalhostGuard(StartupToken(SECRET)).who(asked)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ async def test_this_machine_without_the_token_is_401(header: str) -> None:
     headers = {"authorization": header} if header else {}
 
     with pytest.raises(Refused, match=r"\?token=.*KUE_DASHBOARD_TOKEN") as told:
-        await ThisMachine(StartupToken(SECRET)).who(
+        await LocalhostGuard(StartupToken(SECRET)).who(
             asking(HERE, "localhost", **headers)
         )
 
@@ -112,8 +114,8 @@ async def test_this_machine_without_the_token_is_401(header: str) -> None:
 @on_any_store
 async def test_what_a_proxy_forwards_is_refused_and_told_why(q: Kue, name: str) -> None:
     for guard in (
-        ThisMachine(StartupToken(SECRET)),
-        LocalAccounts(q, StartupToken(SECRET)),
+        LocalhostGuard(StartupToken(SECRET)),
+        LocalAccountGuard(q, StartupToken(SECRET)),
     ):
         async with site_of(q, guard) as client:
             headers = {name: "203.0.113.9", **BEARER}
@@ -146,7 +148,7 @@ async def test_health_is_open_and_nothing_else(q: Kue) -> None:
 async def test_a_mounted_application_is_closed_to_other_names(
     q: Kue, path: str
 ) -> None:
-    inner = create_app(q, guard=ThisMachine(StartupToken(SECRET)))
+    inner = create_app(q, guard=LocalhostGuard(StartupToken(SECRET)))
     app = Starlette(routes=[Mount("/jobs", inner)])
     async with (
         serving(app) as address,
@@ -183,7 +185,7 @@ async def test_the_token_in_the_address_becomes_a_cookie(q: Kue) -> None:
 
 @on_any_store
 async def test_below_a_prefix_cookie_and_redirect_are_below_it_too(q: Kue) -> None:
-    inner = create_app(q, guard=ThisMachine(StartupToken(SECRET)))
+    inner = create_app(q, guard=LocalhostGuard(StartupToken(SECRET)))
     app = Starlette(routes=[Mount("/ops/jobs", inner)])
     async with (
         serving(app) as address,
@@ -312,8 +314,8 @@ async def test_a_token_that_was_chosen_is_not_logged(
 
 @on_any_store
 async def test_nobody_makes_a_way_in_that_lasts_over_http(q: Kue) -> None:
-    await Users(q.store, CHEAP).add("ann", "correct horse", Role.ADMIN)
-    token, _ = await Tokens(q.store).add("shop", [Scope.READ], by="ann")
+    await UserAccounts(q.store, CHEAP).add("ann", "correct horse", Role.ADMIN)
+    token, _ = await ApiTokens(q.store).add("shop", [Scope.READ], by="ann")
     user = {"name": "eve", "password": "correct horse", "role": "admin"}
     async with site_of(q) as client:
         client.headers.update(BEARER)
@@ -329,14 +331,14 @@ async def test_nobody_makes_a_way_in_that_lasts_over_http(q: Kue) -> None:
 
     assert [answer.status_code for answer in answers] == [403] * 5
     assert "kue user add" in answers[0].json()["detail"]
-    assert [one.name for one in await Users(q.store).all()] == ["ann"]
-    assert [one.name for one in await Tokens(q.store).all()] == ["shop"]
+    assert [one.name for one in await UserAccounts(q.store).all()] == ["ann"]
+    assert [one.name for one in await ApiTokens(q.store).all()] == ["shop"]
 
 
 @on_any_store
 async def test_an_api_token_gets_in_where_there_are_no_users(q: Kue) -> None:
-    _, secret = await Tokens(q.store).add("shop", [Scope.READ], by="ann")
-    guard = LocalAccounts(q, StartupToken(SECRET))
+    _, secret = await ApiTokens(q.store).add("shop", [Scope.READ], by="ann")
+    guard = LocalAccountGuard(q, StartupToken(SECRET))
     async with site_of(q, guard) as client:
         headers = {"Authorization": f"Bearer {secret}"}
         known = await client.get("/api/v1/me", headers=headers)
@@ -346,8 +348,8 @@ async def test_an_api_token_gets_in_where_there_are_no_users(q: Kue) -> None:
 
 @on_any_store
 async def test_once_there_is_a_user_the_start_up_token_is_worth_nothing(q: Kue) -> None:
-    await Users(q.store, CHEAP).add("ann", "correct horse", Role.ADMIN)
-    guard = LocalAccounts(q, StartupToken(SECRET), hasher=CHEAP)
+    await UserAccounts(q.store, CHEAP).add("ann", "correct horse", Role.ADMIN)
+    guard = LocalAccountGuard(q, StartupToken(SECRET), hasher=CHEAP)
     async with site_of(q, guard) as client:
         bearer = await client.get("/api/v1/me", headers=BEARER)
         await client.get(f"/?token={SECRET}")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kue.errors import ConfigError
-from kue.http.prefix import Under, checked
-from kue.http.proxied import Proxied
+from kue.http.framework.path_prefix import PathPrefix, checked
+from kue.http.server.proxy_headers import ProxyHeaders
+from kue.model.errors import ConfigError
 
 
 class Ear:
@@ -68,7 +68,7 @@ async def test_below_a_prefix_it_does_not_matter_whether_it_was_stripped(
 ) -> None:
     ear = Ear()
 
-    await Under("/jobs", ear)(request(path, root), nothing, nothing)
+    await PathPrefix("/jobs", ear)(request(path, root), nothing, nothing)
 
     assert ear.place == seen
 
@@ -78,7 +78,7 @@ async def test_a_path_that_a_router_changed_is_found_again() -> None:
     ear = Ear()
     scope = request("/jobs/api/a%20b") | {"path": "/api/a b/"}
 
-    await Under("/jobs", ear)(scope, nothing, nothing)
+    await PathPrefix("/jobs", ear)(scope, nothing, nothing)
 
     assert ear.place == ("/jobs", "/jobs/api/a b")
 
@@ -102,7 +102,7 @@ def test_a_prefix_is_written_in_one_way(given: str, meant: str) -> None:
     ["/a b", "/a//b", "/../x", "/a?b", "/<b>", "/" + "x" * 300],
 )
 def test_a_prefix_that_is_no_plain_path_is_refused(prefix: str) -> None:
-    with pytest.raises(ConfigError, match="is no plain path"):
+    with pytest.raises(ConfigError, match="is not a plain path"):
         checked(prefix)
 
 
@@ -115,7 +115,7 @@ async def test_a_proxy_that_was_named_is_believed() -> None:
         x_forwarded_prefix="/jobs/",
     )
 
-    await Proxied(ear, ["10.0.0.0/8"])(scope, nothing, nothing)
+    await ProxyHeaders(ear, ["10.0.0.0/8"])(scope, nothing, nothing)
 
     assert ear.scope["client"] == ("203.0.113.5", 0)
     assert ear.scope["scheme"] == "https"
@@ -132,7 +132,7 @@ async def test_nobody_else_is_believed() -> None:
         x_forwarded_prefix="/evil",
     )
 
-    await Proxied(ear, ["10.0.0.8"])(scope, nothing, nothing)
+    await ProxyHeaders(ear, ["10.0.0.8"])(scope, nothing, nothing)
 
     assert ear.scope == scope
 
@@ -141,7 +141,7 @@ async def test_a_client_cannot_hide_behind_what_it_writes_itself() -> None:
     ear = Ear()
     scope = request(x_forwarded_for="127.0.0.1, 203.0.113.5")
 
-    await Proxied(ear, ["10.0.0.7"])(scope, nothing, nothing)
+    await ProxyHeaders(ear, ["10.0.0.7"])(scope, nothing, nothing)
 
     assert ear.scope["client"][0] == "203.0.113.5"
 
@@ -161,7 +161,7 @@ async def test_nonsense_from_a_proxy_changes_nothing(header: str, value: str) ->
     ear = Ear()
     scope = request(**{header: value})
 
-    await Proxied(ear, ["10.0.0.7"])(scope, nothing, nothing)
+    await ProxyHeaders(ear, ["10.0.0.7"])(scope, nothing, nothing)
 
     assert ear.scope == scope
 
@@ -170,7 +170,7 @@ async def test_a_websocket_behind_https_is_wss() -> None:
     ear = Ear()
     scope = request(x_forwarded_proto="https") | {"type": "websocket", "scheme": "ws"}
 
-    await Proxied(ear, ["10.0.0.7"])(scope, nothing, nothing)
+    await ProxyHeaders(ear, ["10.0.0.7"])(scope, nothing, nothing)
 
     assert ear.scope["scheme"] == "wss"
 
@@ -182,11 +182,11 @@ async def test_who_has_no_address_is_believed_on_a_socket_in_the_file_system(
     ear = Ear()
     scope = request(x_forwarded_proto="https") | {"client": None}
 
-    await Proxied(ear, [], is_unix=is_unix)(scope, nothing, nothing)
+    await ProxyHeaders(ear, [], is_unix=is_unix)(scope, nothing, nothing)
 
     assert ear.scope["scheme"] == scheme
 
 
 def test_a_proxy_that_is_no_address_is_refused() -> None:
-    with pytest.raises(ConfigError, match="the proxy 'nginx' is no address"):
-        Proxied(Ear(), ["nginx"])
+    with pytest.raises(ConfigError, match="the proxy 'nginx' is not an address"):
+        ProxyHeaders(Ear(), ["nginx"])

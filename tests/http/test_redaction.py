@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
+from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone
-from kue.http.problem import Refused
-from kue.http.redaction import MASK, Redaction
-from kue.job import Completed, Error, Failed, State
-from kue.store.values import Act, LogLine, Progress
+from kue.http.auth.access import Anyone
+from kue.http.framework.problem import Refused
+from kue.http.security.redaction import MASK, Redaction
+from kue.model.job import Completed, Error, Failed, State
+from kue.store.values import AuditEntry, LogLine, Progress, RenewRequest
+from tests.http.conftest import Http
 from tests.http.test_bulk import ended
 from tests.support.jobs import claim_one, end, get_one
-
-if TYPE_CHECKING:
-    import httpx
-
-    from kue import Kue
-    from tests.http.conftest import Http
 
 CANARY = "hunter2-canary"
 
@@ -219,7 +216,7 @@ def test_hidden_values_that_are_sent_back_stay_what_they_are() -> None:
 def test_a_mask_where_nothing_was_hidden_is_refused(sent: Any) -> None:
     kept = {"password": "a", "list": [{"token": "b"}, {"token": "c"}]}
 
-    with pytest.raises(Refused, match="give it anew"):
+    with pytest.raises(Refused, match="give the value itself"):
         Redaction().restore(sent, kept)
 
 
@@ -342,11 +339,11 @@ async def test_no_route_shows_the_password_of_a_url_that_others_noted(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     job = await q.enqueue("email", unique=STORE)
-    await q.store.renew("w", info={"trouble": f"{STORE} is damaged"})
+    await q.store.renew(RenewRequest("w", info={"trouble": f"{STORE} is damaged"}))
     await q.pause("email", reason=f"{STORE} moves")
     await q.pause(worker="w", reason=f"{STORE} moves")
     await q.store.note(
-        Act(
+        AuditEntry(
             who="cli:ann",
             what="queue.pause",
             target=f"email {STORE}",
@@ -474,8 +471,8 @@ async def test_a_guess_that_is_right_is_answered_like_one_that_is_wrong(
 async def test_a_search_as_of_kue_looks_as_far_whatever_is_hidden(
     client: httpx.AsyncClient, q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kue.http.ancestors.jobs.MAX_PAGE", 1)
-    monkeypatch.setattr("kue.http.ancestors.jobs.MAX_SEARCHED", 1_000)
+    monkeypatch.setattr("kue.http.compat.jobs.MAX_PAGE", 1)
+    monkeypatch.setattr("kue.http.compat.jobs.MAX_SEARCHED", 1_000)
     await q.enqueue("email", {"to": "ann", "n": "hunter2"})
     await q.enqueue("email", DATA)
     base = str(client.base_url).removesuffix("/api/v1/")

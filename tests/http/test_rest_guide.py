@@ -7,18 +7,16 @@ import json
 import re
 import shlex
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
+import pytest
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.open_mode import VARIABLE
+from kue.http.auth.startup_token import VARIABLE
 from tests.http.conftest import serving
-from tests.unit.test_docs import DOCS
-
-if TYPE_CHECKING:
-    import pytest
+from tests.project.test_docs import DOCS
 
 PAGE = DOCS / "guides" / "rest-api.md"
 #: Where the guide has its server.

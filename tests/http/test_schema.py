@@ -5,27 +5,22 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
+from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone, Role, User
-from kue.http.login import COOKIE
-from kue.job import Completed, Failed
+from kue.http.auth.access import Anyone, Role, User
+from kue.http.auth.session_guard import COOKIE
+from kue.model.job import Completed, Ending, Failed
 from tests.http.conftest import serving
 from tests.support.exploring import seed
 from tests.support.jobs import OOPS, claim_one, end
-
-if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
-
-    from kue import Kue
-    from kue.job import Ending
 
 SETTINGS = Path(__file__).parent / "schemathesis.toml"
 #: Seconds, for a machine that does much else; alone, it takes about twenty.

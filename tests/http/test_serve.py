@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,20 +16,15 @@ import websockets
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from kue.errors import ConfigError
+from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone
-from kue.http.exposure import Address
-from kue.http.gate import MAX_HEADERS
-from kue.http.serve import Serving, check, listen, serving
-from kue.http.slow import PromptBodies, PromptProtocol
+from kue.http.auth.access import Anyone
+from kue.http.security.csrf import MAX_HEADERS
+from kue.http.server.address import ListenAddress
+from kue.http.server.serve import ServeOptions, check, listen, serving
+from kue.http.server.slow_clients import SlowBodyLimit, SlowClientProtocol
+from kue.model.errors import ConfigError
 from tests.faults.certificates import Authority
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from kue import Kue
 
 HOST = "127.0.0.1"
 HEALTH = "/api/v1/health"
@@ -42,9 +39,11 @@ def url(tmp_path: Path) -> str:
 @asynccontextmanager
 async def served(q: Kue, **options: Any) -> AsyncIterator[tuple[str, int]]:
     """Serve the application of *q* on a free port."""
-    listener = listen(Address.of(HOST, 0))
+    listener = listen(ListenAddress.of(HOST, 0))
     port: int = listener.getsockname()[1]
-    async with serving(create_app(q, guard=Anyone()), listener, Serving(**options)):
+    async with serving(
+        create_app(q, guard=Anyone()), listener, ServeOptions(**options)
+    ):
         yield HOST, port
 
 
@@ -75,7 +74,7 @@ async def test_an_application_is_served_until_the_context_ends(q: Kue) -> None:
 
 def test_no_answer_waits_for_the_client_to_confirm_what_came_before() -> None:
     """Event loops see to that only for sockets they made themselves."""
-    with listen(Address.of(HOST, 0)) as listener:
+    with listen(ListenAddress.of(HOST, 0)) as listener:
         assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
@@ -113,9 +112,9 @@ async def test_an_answer_under_way_is_finished(q: Kue) -> None:
 
     # Before the pages, which take what nobody else does.
     app.router.routes.insert(0, Route("/slow", slow))
-    listener = listen(Address.of(HOST, 0))
+    listener = listen(ListenAddress.of(HOST, 0))
     place = (HOST, listener.getsockname()[1])
-    async with serving(app, listener, Serving()):
+    async with serving(app, listener, ServeOptions()):
         asking = asyncio.create_task(get(place, "/slow"))
         await begun.wait()
         asyncio.get_running_loop().call_later(0.2, go_on.set)
@@ -142,7 +141,7 @@ async def test_headers_that_are_too_long_are_refused(q: Kue) -> None:
 async def test_a_client_that_never_gets_to_the_end_of_its_headers_is_hung_up_on(
     q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PromptProtocol, "header_seconds", 0.2)
+    monkeypatch.setattr(SlowClientProtocol, "header_seconds", 0.2)
     async with served(q) as place:
         silent = await said(place, b"")
         half = await said(place, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
@@ -153,7 +152,7 @@ async def test_a_client_that_never_gets_to_the_end_of_its_headers_is_hung_up_on(
 async def test_nor_is_a_second_request_waited_for_without_end(
     q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PromptProtocol, "header_seconds", 0.2)
+    monkeypatch.setattr(SlowClientProtocol, "header_seconds", 0.2)
     async with served(q) as place, asyncio.timeout(50):
         reader, writer = await asyncio.open_connection(*place)
         writer.write(f"GET {HEALTH} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
@@ -167,7 +166,7 @@ async def test_nor_is_a_second_request_waited_for_without_end(
 async def test_a_stream_outlives_the_time_for_headers(
     q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PromptProtocol, "header_seconds", 0.1)
+    monkeypatch.setattr(SlowClientProtocol, "header_seconds", 0.1)
     async with (
         served(q) as place,
         websockets.connect(f"ws://{HOST}:{place[1]}/api/v1/events/ws") as socket,
@@ -197,7 +196,7 @@ async def test_a_body_that_does_not_come_is_refused() -> None:
     async def send(message: Any) -> None:
         raise AssertionError(message)
 
-    prompt = PromptBodies(app, seconds=0.05)
+    prompt = SlowBodyLimit(app, seconds=0.05)
 
     with pytest.raises(Exception, match="did not arrive within"):
         await prompt({"type": "http"}, stuck, send)
@@ -206,7 +205,7 @@ async def test_a_body_that_does_not_come_is_refused() -> None:
 async def test_a_body_that_does_not_come_is_answered_with_408(
     q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PromptBodies.__init__, "__kwdefaults__", {"seconds": 0.2})
+    monkeypatch.setattr(SlowBodyLimit.__init__, "__kwdefaults__", {"seconds": 0.2})
     async with served(q) as place:
         head = (
             "POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n"
@@ -242,11 +241,11 @@ async def test_a_certificate_makes_it_https(q: Kue, tmp_path: Path) -> None:
 
 async def test_a_socket_in_the_file_system_is_served(q: Kue, tmp_path: Path) -> None:
     path = tmp_path / "kue.sock"
-    listener = listen(Address.of(f"unix:{path}", 0))
+    listener = listen(ListenAddress.of(f"unix:{path}", 0))
     transport = httpx.AsyncHTTPTransport(uds=str(path))
 
     async with (
-        serving(create_app(q, guard=Anyone()), listener, Serving()),
+        serving(create_app(q, guard=Anyone()), listener, ServeOptions()),
         httpx.AsyncClient(transport=transport) as client,
     ):
         answer = await client.get(f"http://localhost{HEALTH}")
@@ -257,8 +256,8 @@ async def test_a_socket_in_the_file_system_is_served(q: Kue, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prefix": "/a b"}, "is no plain path"),
-        ({"proxies": ("nginx",)}, "is no address"),
+        ({"prefix": "/a b"}, "is not a plain path"),
+        ({"proxies": ("nginx",)}, "is not an address"),
         ({"keyfile": "key.pem"}, "give --certfile, too"),
         ({"certfile": "nowhere.pem"}, "the certificate cannot be used"),
     ],
@@ -267,7 +266,7 @@ def test_what_makes_no_sense_is_told_before_anything_starts(
     options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        check(Serving(**options))
+        check(ServeOptions(**options))
 
 
 @pytest.mark.parametrize(
@@ -326,7 +325,7 @@ async def test_s_8_a_body_that_is_declared_too_large_is_refused_at_once(
     q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nothing of it is waited for: this would be another answer.
-    monkeypatch.setattr(PromptBodies.__init__, "__kwdefaults__", {"seconds": 0.0})
+    monkeypatch.setattr(SlowBodyLimit.__init__, "__kwdefaults__", {"seconds": 0.0})
     async with served(q) as place:
         length = "Content-Length: 100000000\r\n"
         answer = await said(place, f"{HEAD}{JSON}{length}\r\n{{".encode())

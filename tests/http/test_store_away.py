@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
-from kue.http.problem import CONTENT_TYPE
+from kue.http.framework.problem import CONTENT_TYPE
 from tests.http.test_matrix import FILLED, TABLE
-
-if TYPE_CHECKING:
-    import httpx
 
 PREFIX = "/api/v1"
 #: Routes that ask nothing of the store, and what they answer.

@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from kue import Kue
 from kue.http import create_app
-from kue.http.access import Anyone, Role, User
-from kue.http.live import Live
-from kue.http.reader import Bounds
+from kue.http.auth.access import Anyone, GuardCallback, Role, User
+from kue.http.streaming.broadcast import EventBroadcast
+from kue.http.streaming.client_buffer import BufferLimits
 from tests.http.conftest import HOST, serving
 from tests.support.jobs import claim_one
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from kue import Kue
-    from kue.http.access import Question
 
 
 class Server:
@@ -72,9 +68,9 @@ async def up(line: ClientConnection) -> str:
 
 @asynccontextmanager
 async def server_of(
-    q: Kue, bounds: Bounds | None = None, guard: Question | None = None
+    q: Kue, bounds: BufferLimits | None = None, guard: GuardCallback | None = None
 ) -> AsyncIterator[Server]:
-    live = Live(q, bounds)
+    live = EventBroadcast(q, bounds)
     async with serving(create_app(q, live=live, guard=guard or Anyone())) as address:
         try:
             yield Server(address)
@@ -124,14 +120,14 @@ async def test_a_page_of_another_origin_is_closed_with_1008(server: Server) -> N
 
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1008
-    assert closed.value.rcvd.reason == "the page is of another origin"
+    assert closed.value.rcvd.reason == "the request is from a page of another origin"
 
 
 async def test_whoever_may_no_longer_listen_is_told_with_1008(q: Kue) -> None:
     users = [User("ann", Role.VIEWER)]
-    guard: Question = lambda connection: users[-1] if users else None  # noqa: E731
+    guard: GuardCallback = lambda connection: users[-1] if users else None  # noqa: E731
     async with (
-        server_of(q, Bounds(recheck=0.01), guard) as server,
+        server_of(q, BufferLimits(recheck=0.01), guard) as server,
         server.line() as line,
     ):
         await up(line)
@@ -141,7 +137,7 @@ async def test_whoever_may_no_longer_listen_is_told_with_1008(q: Kue) -> None:
 
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1008
-    assert closed.value.rcvd.reason == "you may no longer listen"
+    assert closed.value.rcvd.reason == "you no longer have access"
 
 
 async def test_a_reader_that_is_slow_is_told_what_it_missed(q: Kue) -> None:
@@ -150,7 +146,7 @@ async def test_a_reader_that_is_slow_is_told_what_it_missed(q: Kue) -> None:
     job = await q.enqueue("email")
     await claim_one(q.store, now=await q.now())
     async with (
-        server_of(q, Bounds(buffer=20, pause=0)) as server,
+        server_of(q, BufferLimits(buffer=20, pause=0)) as server,
         server.line(window=4096) as slow,
         server.line() as quick,
     ):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
-from kue.loops import new_event_loop
+from kue.aio.event_loop import new_event_loop
 from kue.runtime import Runtime
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.support.servers import RedisServer
 
 
 @pytest.fixture(params=["here", "threads", "asyncio threads"])
@@ -23,6 +23,19 @@ async def runtime(request: pytest.FixtureRequest) -> AsyncIterator[Runtime]:
         loop_factory=asyncio.new_event_loop if is_plain else new_event_loop,
     ) as runtime:
         yield runtime
+
+
+@pytest.fixture
+def prefix() -> str:
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """A Redis that only this test uses, and that forgets all when it restarts."""
+    server = RedisServer(tmp_path)
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import redis.asyncio as aioredis
 
-from kue.runtime.shared.redis import RedisShared, shared
+from kue.runtime.shared.redis import RedisShared, shared_data
 
 #: What each process does in a race.
 ROUNDS = 300
@@ -96,7 +96,7 @@ ROLES: dict[str, Role] = {"count": count, "race": race, "enter": enter, "hold": 
 
 
 # A Redis that restarts takes its time on a busy machine.
-shared._BUDGET_SECONDS = 30.0
+shared_data._BUDGET_SECONDS = 30.0
 
 
 async def main(role: str, url: str, prefix: str, name: str, lease: str) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from kue.bus import EventBus
 from kue.runtime import Runtime, RuntimeClosed, Verticle
-from tests.runtime.waiting import Signal
-from tests.unit.patience import until
+from tests.runtime.waiting import Lingering, Signal, SlowToStop
+from tests.support.patience import until
 
 
 class Recorder(Verticle):
@@ -38,21 +38,15 @@ class RecordedBus(EventBus):
 
 async def test_verticles_end_before_the_hooks_are_called_and_then_the_bus() -> None:
     seen: list[str] = []
-    async with Runtime(loops=2, bus=RecordedBus(seen)) as runtime:
+    bus = RecordedBus(seen)
+    async with Runtime(loops=2, bus=bus) as runtime:
         runtime.add_close_hook(lambda: seen.append("hook"))
-        await runtime.deploy(Recorder(seen, "first"))
+        verticle = Recorder(seen, "first")
+        await runtime.deploy(verticle)
+        assert verticle.runtime.bus is bus
         await runtime.deploy(Recorder(seen, "second"), worker=True)
 
     assert seen == ["bus starts", "second", "first", "hook", "bus closes"]
-
-
-async def test_verticles_find_the_bus() -> None:
-    bus = RecordedBus([])
-    async with Runtime(bus=bus) as runtime:
-        verticle = Verticle()
-        await runtime.deploy(verticle)
-
-        assert verticle.runtime.bus is bus
 
 
 async def test_one_that_fails_to_stop_keeps_no_other_from_it(
@@ -84,7 +78,7 @@ async def test_a_bus_that_fails_to_close_keeps_nothing_open(
         pass
 
     assert runtime.is_closed
-    assert "the bus was not closed well" in caplog.text
+    assert "the bus could not be closed cleanly" in caplog.text
 
 
 async def test_a_runtime_whose_bus_does_not_start_is_closed_again() -> None:
@@ -118,21 +112,15 @@ async def test_a_second_close_waits_for_the_first(runtime: Runtime) -> None:
 
 
 async def test_who_waits_for_a_close_may_give_up(runtime: Runtime) -> None:
-    stopping, go_on = Signal(), Signal()
-
-    class Slow(Verticle):
-        async def stop(self) -> None:
-            stopping.tell()
-            await go_on.told()
-
-    await runtime.deploy(Slow)
+    slow = SlowToStop()
+    await runtime.deploy(slow)
     first = asyncio.create_task(runtime.close())
-    await stopping.told()
+    await slow.stopping.told()
     second = asyncio.create_task(runtime.close())
     await asyncio.sleep(0)
     second.cancel()
     await asyncio.wait([second])
-    go_on.tell()
+    slow.go_on.tell()
 
     await first
 
@@ -143,46 +131,31 @@ async def test_all_threads_end() -> None:
         await runtime.deploy(Verticle, worker=True, instances=3)
         await runtime.execute_blocking(print)
 
-    # Only those of the loop's own executor may stay, which ends with the loop.
-    await until(
-        lambda: (
-            not [
-                thread
-                for thread in set(threading.enumerate()) - before
-                if thread.name.startswith("kue")
-            ]
-        )
-    )
+    def left() -> set[threading.Thread]:
+        # Those of the loop's own executor may stay: they end with the loop.
+        now = {it for it in threading.enumerate() if it.name.startswith("kue")}
+        return now - before
+
+    await until(lambda: not left())
 
 
 async def test_what_runs_outside_of_verticles_is_cancelled(runtime: Runtime) -> None:
-    begun, ended = Signal(), Signal()
-
-    async def linger() -> None:
-        begun.tell()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.tell()
+    linger = Lingering()
 
     runtime.run(linger)
-    await begun.told()
+    await linger.begun.told()
     await runtime.close()
 
-    assert ended.is_told
+    assert linger.ended.is_told
 
 
 async def test_who_waits_for_a_call_is_told_that_the_runtime_was_closed(
     runtime: Runtime,
 ) -> None:
-    begun = Signal()
-
-    async def linger() -> None:
-        begun.tell()
-        await asyncio.Event().wait()
+    linger = Lingering()
 
     call = asyncio.create_task(runtime.context().call(linger))
-    await begun.told()
+    await linger.begun.told()
     await runtime.close()
 
     with pytest.raises(RuntimeClosed):
@@ -208,13 +181,6 @@ async def test_a_deploy_on_its_way_is_undone(runtime: Runtime) -> None:
         await deploy
 
 
-async def test_nothing_is_deployed_on_a_closed_runtime(runtime: Runtime) -> None:
-    await runtime.close()
-
-    with pytest.raises(RuntimeClosed):
-        await runtime.deploy(Verticle)
-
-
 @pytest.mark.parametrize("worker", [False, True])
 async def test_a_verticle_may_close_its_runtime(runtime: Runtime, worker: bool) -> None:
     seen: list[str] = []
@@ -238,36 +204,26 @@ async def test_a_handler_outside_of_verticles_may_close_the_runtime(
 
 
 async def test_a_close_that_is_cancelled_goes_on(runtime: Runtime) -> None:
-    stopping, go_on = Signal(), Signal()
-
-    class Slow(Verticle):
-        async def stop(self) -> None:
-            stopping.tell()
-            await go_on.told()
-
-    await runtime.deploy(Slow)
+    slow = SlowToStop()
+    await runtime.deploy(slow)
     close = asyncio.create_task(runtime.close())
-    await stopping.told()
+    await slow.stopping.told()
     close.cancel()
-    go_on.tell()
+    slow.go_on.tell()
     await runtime.close()
 
     assert runtime.is_closed
-
-
-async def test_a_runtime_is_opened_once() -> None:
-    async with Runtime() as runtime:
-        with pytest.raises(RuntimeClosed, match="once"):
-            await runtime.open()
 
 
 async def test_closing_what_was_never_opened_does_nothing() -> None:
     await Runtime().close()
 
 
-async def test_a_hook_that_was_removed_is_not_called() -> None:
+async def test_a_runtime_is_opened_once_and_calls_no_hook_that_was_removed() -> None:
     called = Signal()
     async with Runtime() as runtime:
+        with pytest.raises(RuntimeClosed, match="once"):
+            await runtime.open()
         runtime.add_close_hook(called.tell)
         runtime.remove_close_hook(called.tell)
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from kue.bus import EventBus, Failure, LocalCluster, Message, RequestFailed
+from kue.bus import (
+    EventBus,
+    FailureKind,
+    Handler,
+    LocalCluster,
+    Message,
+    RequestFailed,
+)
 from kue.runtime import Runtime, RuntimeClosed, Verticle, current_context
-from tests.runtime.waiting import Signal, thread
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.runtime.waiting import Signal, SlowToStop, thread
+from tests.support.patience import until
 
 
 @pytest.fixture(params=[0, 2], ids=["here", "threads"])
@@ -45,6 +50,16 @@ class PlainEcho(Verticle):
     def answer(self, message: Message) -> None:
         assert current_context() is self.context
         message.reply(message.body)
+
+
+class Consuming(Verticle):
+    """Has a function as the consumer of an address."""
+
+    def __init__(self, address: str, handler: Handler) -> None:
+        self.address, self.handler = address, handler
+
+    async def start(self) -> None:
+        self.consumer(self.address, self.handler)
 
 
 class Counted(Verticle):
@@ -105,15 +120,11 @@ async def test_instances_take_turns(runtime: Runtime, worker: bool) -> None:
 async def test_a_workers_handler_may_block(runtime: Runtime) -> None:
     go_on = Signal()
 
-    class Blocking(Verticle):
-        async def start(self) -> None:
-            self.consumer("slow", self.answer)
+    def answer(message: Message) -> None:
+        go_on.wait()
+        message.reply(thread())
 
-        def answer(self, message: Message) -> None:
-            go_on.wait()
-            message.reply(thread())
-
-    await runtime.deploy(Blocking, worker=True, pool="mine")
+    await runtime.deploy(Consuming("slow", answer), worker=True, pool="mine")
     asked = asyncio.create_task(bus_of(runtime).request("slow"))
     await asyncio.sleep(0)
     go_on.tell()
@@ -156,14 +167,10 @@ async def test_a_worker_handles_one_message_at_a_time_in_order(
 
 
 async def test_a_workers_plain_handler_may_start_a_loop(runtime: Runtime) -> None:
-    class Nested(Verticle):
-        async def start(self) -> None:
-            self.consumer("nested", lambda message: asyncio.run(self.answer(message)))
+    def nest(message: Message) -> None:
+        message.reply(asyncio.run(asyncio.sleep(0, "done")))
 
-        async def answer(self, message: Message) -> None:
-            message.reply("done")
-
-    await runtime.deploy(Nested, worker=True)
+    await runtime.deploy(Consuming("nested", nest), worker=True)
 
     assert (await bus_of(runtime).request("nested")).body == "done"
 
@@ -181,22 +188,18 @@ async def test_what_a_handler_raises_is_told_to_the_exception_handler(
         await bus_of(runtime).request(address)
 
     error, where = await told.told()
-    assert failed.value.kind is Failure.ERROR
+    assert failed.value.kind is FailureKind.ERROR
     assert str(error) == "no answer"
     assert where.startswith("kue-worker") is worker
     assert (await bus_of(runtime).request("echo", 1)).body == 1
 
 
 async def test_a_workers_wish_to_exit_ends_nothing(runtime: Runtime) -> None:
-    class Leaving(Verticle):
-        async def start(self) -> None:
-            self.context.exception_handler = lambda exc: None
-            self.consumer("leave", self.leave)
+    def leave(message: Message) -> None:
+        raise SystemExit(1)
 
-        def leave(self, message: Message) -> None:
-            raise SystemExit(1)
-
-    await runtime.deploy(Leaving, worker=True)
+    runtime.exception_handler = lambda exc: None
+    await runtime.deploy(Consuming("leave", leave), worker=True)
 
     for _ in range(2):
         with pytest.raises(RequestFailed, match="raised RuntimeError"):
@@ -211,7 +214,7 @@ async def test_undeploying_ends_the_consumers(runtime: Runtime, worker: bool) ->
     with pytest.raises(RequestFailed) as failed:
         await bus_of(runtime).request("echo")
 
-    assert failed.value.kind is Failure.NO_HANDLERS
+    assert failed.value.kind is FailureKind.NO_HANDLERS
     assert bus_of(runtime).consumers() == {}
 
 
@@ -237,19 +240,16 @@ async def test_messages_that_wait_when_a_verticle_is_stopped_are_told(
     busy = Signal()
     seen: list[Any] = []
 
-    class Slow(Verticle):
-        async def start(self) -> None:
-            self.consumer("slow", self.handle)
+    async def handle(message: Message) -> None:
+        seen.append(message.body)
+        busy.tell()
+        await asyncio.Event().wait()
 
-        async def handle(self, message: Message) -> None:
-            seen.append(message.body)
-            busy.tell()
-            await asyncio.Event().wait()
-
+    class Slow(Consuming):
         async def stop(self) -> None:
             seen.append("stop")
 
-    deployment = await runtime.deploy(Slow)
+    deployment = await runtime.deploy(Slow("slow", handle))
     bus = bus_of(runtime)
     bus.send("slow", "first")
     await busy.told()
@@ -266,35 +266,29 @@ async def test_messages_that_wait_when_a_verticle_is_stopped_are_told(
 async def test_a_workers_message_in_line_behind_its_stop_is_refused(
     runtime: Runtime,
 ) -> None:
-    stopping, go_on = Signal(), Signal()
     seen: list[Any] = []
 
-    class Slow(Verticle):
+    class Slow(SlowToStop):
         async def start(self) -> None:
             self.consumer("slow", lambda message: seen.append(message.body))
 
-        async def stop(self) -> None:
-            stopping.tell()
-            await go_on.told()
-
-    blocked, release = Signal(), Signal()
-    deployment = await runtime.deploy(Slow, worker=True)
-    [instance] = runtime.deployments[0].instances
+    slow, blocked, release = Slow(), Signal(), Signal()
+    deployment = await runtime.deploy(slow, worker=True)
 
     def hold() -> None:
         blocked.tell()
         release.wait()
 
-    instance.context.run(hold)
+    slow.context.run(hold)
     await blocked.told()
     undeploying = asyncio.create_task(runtime.undeploy(deployment))
     # The line now holds the stop; the message comes in behind it.
-    await until(lambda: len(instance.context._line._calls) == 1)  # type: ignore[attr-defined]
+    await until(lambda: len(slow.context._ordered._calls) == 1)  # type: ignore[attr-defined]
     asked = asyncio.create_task(bus_of(runtime).request("slow", 1))
-    await until(lambda: len(instance.context._line._calls) == 2)  # type: ignore[attr-defined]
+    await until(lambda: len(slow.context._ordered._calls) == 2)  # type: ignore[attr-defined]
     release.tell()
-    await stopping.told()
-    go_on.tell()
+    await slow.stopping.told()
+    slow.go_on.tell()
     await undeploying
 
     with pytest.raises(RequestFailed, match="Discarded the request"):
@@ -302,28 +296,23 @@ async def test_a_workers_message_in_line_behind_its_stop_is_refused(
     assert seen == []
 
 
-async def test_handlers_that_run_are_cancelled_after_the_stop(
-    runtime: Runtime,
-) -> None:
+async def test_handlers_that_run_are_cancelled_after_the_stop(runtime: Runtime) -> None:
     seen: list[str] = []
     busy = Signal()
 
-    class Endless(Verticle):
-        async def start(self) -> None:
-            self.consumer("endless", self.handle)
+    async def handle(message: Message) -> None:
+        busy.tell()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
 
-        async def handle(self, message: Message) -> None:
-            busy.tell()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                seen.append("cancelled")
-                raise
-
+    class Endless(Consuming):
         async def stop(self) -> None:
             seen.append("stop")
 
-    deployment = await runtime.deploy(Endless)
+    deployment = await runtime.deploy(Endless("endless", handle))
     bus_of(runtime).send("endless")
     await busy.told()
     await runtime.undeploy(deployment)
@@ -427,9 +416,7 @@ async def test_a_consumer_outside_of_a_verticle_ends_with_the_runtime() -> None:
         assert bus.consumers() == {}
 
 
-async def test_one_that_is_unregistered_leaves_nothing_behind(
-    runtime: Runtime,
-) -> None:
+async def test_one_that_is_unregistered_leaves_nothing_behind(runtime: Runtime) -> None:
     hooks = len(runtime._hooks._hooks)
 
     for _ in range(10):

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from kue.runtime import Context, Runtime, RuntimeClosed, Verticle, current_context
-from tests.runtime.waiting import Signal, thread
-from tests.unit.patience import until
+from tests.runtime.waiting import Lingering, Signal, thread
+from tests.support.patience import until
 
 
 async def test_outside_of_a_context_there_is_none(runtime: Runtime) -> None:
@@ -23,16 +23,14 @@ async def test_each_call_from_outside_makes_a_context_on_the_next_loop(
 ) -> None:
     contexts = [threaded.context() for _ in range(4)]
 
-    names = [context.place.name for context in contexts]
+    names = [context.host.name for context in contexts]
     assert len(set(contexts)) == 4
     assert names == ["kue-loop-0", "kue-loop-1"] * 2
 
 
 async def test_without_threads_contexts_are_on_the_loop_that_opened_it() -> None:
     async with Runtime() as runtime:
-        context = runtime.context()
-
-        assert context.place.loop is asyncio.get_running_loop()
+        assert runtime.context().host.loop is asyncio.get_running_loop()
 
 
 async def test_in_a_context_the_current_one_is_given(runtime: Runtime) -> None:
@@ -53,7 +51,7 @@ async def test_a_context_stays_on_one_thread_for_life(threaded: Runtime) -> None
 
     seen = {name for _ in range(10) for name in await context.call(look)}
 
-    assert seen == {context.place.name}
+    assert seen == {context.host.name}
 
 
 async def test_what_a_context_is_asked_to_run_is_run_in_order(runtime: Runtime) -> None:
@@ -93,7 +91,7 @@ async def test_an_async_function_runs_in_its_context(runtime: Runtime) -> None:
 
     context.run(look)
 
-    assert await seen.told() == (context, context.place.name)
+    assert await seen.told() == (context, context.host.name)
 
 
 async def test_a_plain_thread_may_run_something_in_a_context(runtime: Runtime) -> None:
@@ -101,23 +99,19 @@ async def test_a_plain_thread_may_run_something_in_a_context(runtime: Runtime) -
 
     threading.Thread(target=context.run, args=(lambda: seen.tell(thread()),)).start()
 
-    assert await seen.told() == context.place.name
+    assert await seen.told() == context.host.name
 
 
-async def test_a_call_returns_what_the_function_returns(runtime: Runtime) -> None:
-    async def add(one: int, other: int) -> int:
+async def test_a_call_returns_or_raises_what_the_function_does(
+    runtime: Runtime,
+) -> None:
+    async def divide(one: int, other: int) -> float:
         await asyncio.sleep(0)
-        return one + other
+        return one / other
 
-    assert await runtime.context().call(add, 1, 2) == 3
-
-
-async def test_a_call_raises_what_the_function_raises(runtime: Runtime) -> None:
-    async def fail() -> None:
-        raise LookupError("nothing there")
-
-    with pytest.raises(LookupError, match="nothing there"):
-        await runtime.context().call(fail)
+    assert await runtime.context().call(divide, 6, 2) == 3
+    with pytest.raises(ZeroDivisionError):
+        await runtime.context().call(divide, 6, 0)
 
 
 async def test_a_call_from_its_own_context_is_made_at_once(runtime: Runtime) -> None:
@@ -132,23 +126,20 @@ async def test_a_call_from_its_own_context_is_made_at_once(runtime: Runtime) -> 
     assert await context.call(outer)
 
 
-async def test_cancelling_a_call_cancels_the_function(runtime: Runtime) -> None:
-    begun, ended = Signal(), Signal()
+@pytest.mark.parametrize("worker", [False, True])
+async def test_cancelling_a_call_cancels_the_function(
+    runtime: Runtime, worker: bool
+) -> None:
+    verticle, linger = Verticle(), Lingering()
+    await runtime.deploy(verticle, worker=worker)
 
-    async def linger() -> None:
-        begun.tell()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.tell()
-
-    call = asyncio.create_task(runtime.context().call(linger))
-    await begun.told()
+    call = asyncio.create_task(verticle.context.call(linger))
+    await linger.begun.told()
     call.cancel()
 
     with pytest.raises(asyncio.CancelledError):
         await call
-    await ended.told()
+    await linger.ended.told()
 
 
 async def test_a_handler_that_is_cancelled_before_it_began_leaves_nothing_behind(
@@ -182,33 +173,23 @@ async def test_context_variables_of_the_caller_are_seen(runtime: Runtime) -> Non
     assert await seen.told() == "green"
 
 
-async def test_what_a_handler_raises_goes_to_the_contexts_handler(
+async def test_what_a_handler_raises_goes_to_the_contexts_handler_or_the_runtimes(
     runtime: Runtime,
 ) -> None:
-    context, told = runtime.context(), Signal()
-    runtime.exception_handler = lambda error: told.tell("the runtime's")
-    context.exception_handler = told.tell
+    context, own, others = runtime.context(), Signal(), Signal()
+    context.exception_handler = own.tell
+    runtime.exception_handler = others.tell
     error = LookupError()
 
     async def fail() -> None:
         raise error
 
     context.run(fail)
+    assert await own.told() is error
+    assert not others.is_told
 
-    assert await told.told() is error
-
-
-async def test_without_one_it_goes_to_the_runtimes(runtime: Runtime) -> None:
-    told = Signal()
-    runtime.exception_handler = told.tell
-    error = LookupError()
-
-    def fail() -> None:
-        raise error
-
-    runtime.run(fail)
-
-    assert await told.told() is error
+    runtime.run(int, "no number")
+    assert isinstance(await others.told(), ValueError)
 
 
 async def test_without_any_it_is_logged_and_the_next_handler_runs(
@@ -258,8 +239,8 @@ async def test_each_instance_of_a_verticle_has_a_context_of_its_own(
 
     await threaded.deploy(Looking, instances=4)
 
-    assert len(set(contexts)) == 4
-    assert {context.place.name for context in contexts} == {"kue-loop-0", "kue-loop-1"}
+    assert len(set(contexts)) == len(threaded.deployments[0].instances) == 4
+    assert {context.host.name for context in contexts} == {"kue-loop-0", "kue-loop-1"}
 
 
 async def test_runtimes_know_only_their_own_contexts(runtime: Runtime) -> None:
@@ -281,6 +262,8 @@ async def test_a_closed_runtime_runs_nothing(runtime: Runtime) -> None:
         await context.call(asyncio.sleep, 0)
     with pytest.raises(RuntimeClosed):
         runtime.context()
+    with pytest.raises(RuntimeClosed):
+        await runtime.deploy(Verticle)
 
 
 def test_a_context_whose_loop_was_closed_runs_nothing() -> None:
@@ -322,7 +305,7 @@ async def test_a_handler_that_wants_to_exit_does_not_end_the_loop(
     context.run(done.tell)
 
     await done.told()
-    await until(lambda: f"tried to end {context.place.name}" in caplog.text)
+    await until(lambda: f"tried to end {context.host.name}" in caplog.text)
 
 
 @pytest.mark.parametrize("loops", [-1, 257])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tests.unit.test_docs import DOCS, examples
-
-if TYPE_CHECKING:
-    from tests.support.servers import RedisServer
+from tests.project.test_docs import DOCS, examples
+from tests.support.servers import RedisServer
 
 GUIDE = DOCS / "guides" / "shared-data.md"
 
@@ -19,13 +17,8 @@ async def test_the_examples_run_one_after_the_other(redis_server: RedisServer) -
     scope: dict[str, Any] = {}
     for example in examples(GUIDE):
         source = example.source.replace("redis://localhost:6379/0", redis_server.url)
-        code = compile(
-            source,
-            GUIDE.name,
-            "exec",
-            ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
-            dont_inherit=True,
-        )
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        code = compile(source, GUIDE.name, "exec", flags, dont_inherit=True)
         running = eval(code, scope)
         if isinstance(running, CoroutineType):
             await running

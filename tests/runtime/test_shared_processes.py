@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,40 +16,37 @@ from kue.runtime.shared.redis import RedisShared
 from tests.faults.processes import Process
 from tests.runtime.shared_program import ROUNDS
 from tests.support.leases import PATIENT_LEASE_SECONDS, SHORT_LEASE_SECONDS
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    import redis
 
 PROGRAM = "tests.runtime.shared_program"
 
 
-class Room:
+class Room(AsyncExitStack):
     """Processes that share data with this one, in a place of their own."""
 
-    def __init__(
-        self,
-        server: RedisServer,
-        client: redis.Redis,
-        lease: float = SHORT_LEASE_SECONDS,
-    ) -> None:
+    def __init__(self, server: RedisServer, lease: float = SHORT_LEASE_SECONDS) -> None:
+        super().__init__()
         self.server = server
-        self.client = client
+        # The types of redis-py have each answer be awaitable as well.
+        self.client: Any = self.enter_context(server.client())
         self.lease = lease
         self.prefix = uuid.uuid4().hex
-        self._stack = AsyncExitStack()
 
     async def shared(self) -> RedisShared:
-        return await self._stack.enter_async_context(
+        return await self.enter_async_context(
             RedisShared(self.server.url, prefix=self.prefix, lease=self.lease)
         )
 
     async def start(self, role: str, *names: str) -> list[Process]:
         return list(await asyncio.gather(*(self._start(role, it) for it in names)))
+
+    async def race(self, role: str) -> list[Process]:
+        """Start two, and have them begin together."""
+        processes = await self.start(role, "a", "b")
+        for process in processes:
+            process.tell()
+        return processes
 
     async def in_line(self, count: int) -> None:
         """Wait until so many are in the line of the door, the holder too."""
@@ -62,32 +61,26 @@ class Room:
 
     def order(self) -> list[str]:
         """Return who held the door, in this order."""
-        names: Any = self.client.lrange(f"{self.prefix} order", 0, -1)
+        names = self.client.lrange(f"{self.prefix} order", 0, -1)
         return [name.decode() for name in names]
 
     def _steps(self) -> set[tuple[str, bytes]]:
         """Return the number of each process's last step."""
         root = f"{{{self.prefix}:locks}}"
-        processes: Any = self.client.zrange(f"{root}:processes", 0, -1)
+        processes = self.client.zrange(f"{root}:processes", 0, -1)
         names = [name.decode() for name in processes]
-        client: Any = self.client
-        return {(name, client.hget(f"{root}:of:{name}", "step")) for name in names}
-
-    async def close(self) -> None:
-        await self._stack.aclose()
+        return {(it, self.client.hget(f"{root}:of:{it}", "step")) for it in names}
 
     async def _start(self, role: str, name: str) -> Process:
         where = (self.server.url, self.prefix, name, str(self.lease))
         process = Process(role, *where, program=PROGRAM)
-        return await self._stack.enter_async_context(process)
+        return await self.enter_async_context(process)
 
 
 @pytest.fixture
 async def room(redis_server: RedisServer) -> AsyncIterator[Room]:
-    with redis_server.client() as client:
-        room = Room(redis_server, client)
+    async with Room(redis_server) as room:
         yield room
-        await room.close()
 
 
 @pytest.fixture
@@ -100,10 +93,7 @@ def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 async def test_no_count_is_lost_between_processes(room: Room) -> None:
-    processes = await room.start("count", "a", "b")
-    for process in processes:
-        process.tell()
-    for process in processes:
+    for process in await room.race("count"):
         assert await process.line() == "counted"
 
     counter = await (await room.shared()).counter("visits")
@@ -115,10 +105,7 @@ async def test_each_race_for_an_entry_has_one_winner(room: Room) -> None:
     for number in range(ROUNDS):
         await table.put(f"turn {number}", "free")
         await table.put(f"left {number}", "free")
-    processes = await room.start("race", "a", "b")
-    for process in processes:
-        process.tell()
-    told = [await process.line() for process in processes]
+    told = [await process.line() for process in await room.race("race")]
 
     won = [list(map(int, line.split())) for line in told]
     assert [sum(each) for each in zip(*won, strict=True)] == [ROUNDS] * 3
@@ -131,9 +118,7 @@ async def test_each_race_for_an_entry_has_one_winner(room: Room) -> None:
 
 async def test_a_lock_excludes_all_other_processes(room: Room) -> None:
     """Redis counts who is inside; and who comes later has the greater number."""
-    processes = await room.start("enter", "a", "b")
-    for process in processes:
-        process.tell()
+    processes = await room.race("enter")
 
     assert [await process.line() for process in processes] == ["1", "1"]
 
@@ -178,12 +163,11 @@ async def test_a_lock_whose_holder_died_unseen_is_free(room: Room) -> None:
     holder.tell()
     await holder.line()
     holder.kill()
-    client: Any = room.client
     processes = f"{{{room.prefix}:locks}}:processes"
-    [(_, ends)] = client.zrange(processes, 0, -1, withscores=True)
+    [(_, ends)] = room.client.zrange(processes, 0, -1, withscores=True)
 
     def is_over() -> bool:
-        seconds, micros = client.time()
+        seconds, micros = room.client.time()
         return bool(seconds * 1000 + micros // 1000 >= ends)
 
     await until(is_over)
@@ -230,52 +214,42 @@ async def test_a_holder_that_was_frozen_learns_that_it_lost_the_lock(
 async def test_a_lock_outlives_a_redis_that_was_away_for_longer_than_its_lease(
     own_redis: RedisServer,
 ) -> None:
-    with own_redis.client() as client:
-        room = Room(own_redis, client, PATIENT_LEASE_SECONDS)
-        try:
-            holder, waiter = await room.start("hold", "holder", "waiter")
-            holder.tell()
-            await holder.line()
-            waiter.tell()
-            await room.in_line(2)
-            own_redis.kill()
-            before = time.monotonic()
-            # Nobody could renew it.
-            await until(lambda: time.monotonic() > before + room.lease)
-            await asyncio.to_thread(own_redis.restart)
-            # The first may have been under way when Redis went, and counts from then;
-            # who makes a third has heard of the second.
-            for _ in range(3):
-                await room.renewed()
+    async with Room(own_redis, PATIENT_LEASE_SECONDS) as room:
+        holder, waiter = await room.start("hold", "holder", "waiter")
+        holder.tell()
+        await holder.line()
+        waiter.tell()
+        await room.in_line(2)
+        own_redis.kill()
+        before = time.monotonic()
+        # Nobody could renew it.
+        await until(lambda: time.monotonic() > before + room.lease)
+        await asyncio.to_thread(own_redis.restart)
+        # The first may have been under way when Redis went, and counts from then;
+        # who makes a third has heard of the second.
+        for _ in range(3):
+            await room.renewed()
 
-            assert room.order() == ["holder"]
-            holder.tell()
-            assert await holder.line() == "True"
-            assert await holder.line() == "released"
-            assert (await waiter.line()).startswith("held")
-            assert room.order() == ["holder", "waiter"]
-        finally:
-            await room.close()
+        assert room.order() == ["holder"]
+        holder.tell()
+        assert await holder.line() == "True"
+        assert await holder.line() == "released"
+        assert (await waiter.line()).startswith("held")
+        assert room.order() == ["holder", "waiter"]
 
 
 async def test_counts_and_entries_go_on_when_redis_restarts(
     own_redis: RedisServer,
 ) -> None:
     """Those under way are made again, and count once."""
-    with own_redis.client() as client:
-        room = Room(own_redis, client)
-        try:
-            processes = await room.start("count", "a", "b")
-            for process in processes:
-                process.tell()
-            counter = await (await room.shared()).counter("visits")
-            # Nobody is told of it.
-            while await counter.get() < ROUNDS // 4:  # noqa: ASYNC110
-                await asyncio.sleep(0)
-            await asyncio.to_thread(own_redis.restart)
+    async with Room(own_redis) as room:
+        processes = await room.race("count")
+        counter = await (await room.shared()).counter("visits")
+        # Nobody is told of it.
+        while await counter.get() < ROUNDS // 4:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await asyncio.to_thread(own_redis.restart)
 
-            for process in processes:
-                assert await process.line() == "counted"
-            assert await counter.get() == 2 * ROUNDS
-        finally:
-            await room.close()
+        for process in processes:
+            assert await process.line() == "counted"
+        assert await counter.get() == 2 * ROUNDS

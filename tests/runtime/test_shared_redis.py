@@ -4,33 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+import redis
 
-from kue.errors import StoreFull, StoreRefused, StoreUnavailable
+from kue.model.errors import StoreFull, StoreRefused, StoreUnavailable
 from kue.runtime import LockTimedOut, Runtime, RuntimeClosed
 from kue.runtime.shared.redis import RedisShared
-from kue.runtime.shared.redis.steps import Act, Told
+from kue.runtime.shared.redis.lock_tickets import LockAction, LockReply
 from kue.store.redis import scripts
+from tests.support.patience import until
 from tests.support.proxy import Fate, Proxy
 from tests.support.servers import RedisServer, free_port
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
-
-    import redis
 
 SCRIPTS = "kue.runtime.shared.redis"
-
-
-@pytest.fixture
-def prefix() -> str:
-    return uuid.uuid4().hex
 
 
 @pytest.fixture
@@ -59,11 +49,19 @@ async def shaky(proxy: Proxy, prefix: str) -> AsyncIterator[RedisShared]:
 
 
 @pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    """A Redis that only this test uses, and that forgets all when it restarts."""
-    server = RedisServer(tmp_path)
-    yield server
-    server.stop()
+async def pair(own_redis: RedisServer) -> AsyncIterator[list[RedisShared]]:
+    """Shared data of two processes, as far as Redis knows."""
+    async with (
+        RedisShared(own_redis.url, lease=3) as one,
+        RedisShared(own_redis.url, lease=3) as other,
+    ):
+        yield [one, other]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls to a Redis that is away fail soon."""
+    monkeypatch.setattr("kue.runtime.shared.redis.shared_data._BUDGET_SECONDS", 0.3)
 
 
 def line(prefix: str) -> str:
@@ -328,14 +326,14 @@ async def test_an_answer_that_is_older_than_a_call_takes_no_lock_away(
     shared: RedisShared,
 ) -> None:
     lock = await shared.lock("door", timeout=0)
-    assert shared._open is not None
-    locks, place = shared._open.locks, lock._place
+    assert shared._session is not None
+    locks, entry = shared._session.locks, lock._entry
 
     async def hear() -> None:
-        answer = (Act("?", place), -place.ticket)
-        locks._hear(Told([answer], place.born, 1.0, 1))
+        answer = (LockAction("?", entry), -entry.ticket)
+        locks._apply(LockReply([answer], entry.born, 1.0, 1))
 
-    await shared._open.home.call(hear)
+    await shared._session.thread.call(hear)
 
     assert lock.is_held
 
@@ -384,22 +382,19 @@ def listeners(client: redis.Redis, prefix: str) -> int:
 
 
 async def test_a_handler_that_blocks_its_loop_keeps_its_lock(
-    redis_server: RedisServer, prefix: str
+    pair: list[RedisShared],
 ) -> None:
-    async with (
-        RedisShared(redis_server.url, prefix=prefix, lease=3) as one,
-        RedisShared(redis_server.url, prefix=prefix, lease=3) as other,
-    ):
-        lock = await one.lock("door", timeout=0)
-        waiting = asyncio.create_task(other.lock("door", timeout="30s"))
-        await asyncio.sleep(0)
-        # The loop of this test, and of both of them, for all they know.
-        time.sleep(3.3)  # noqa: ASYNC251
+    one, other = pair
+    lock = await one.lock("door", timeout=0)
+    waiting = asyncio.create_task(other.lock("door", timeout="30s"))
+    await asyncio.sleep(0)
+    # The loop of this test, and of both of them, for all they know.
+    time.sleep(3.3)  # noqa: ASYNC251
 
-        assert lock.is_held
-        assert not waiting.done()
-        await lock.release()
-        await waiting
+    assert lock.is_held
+    assert not waiting.done()
+    await lock.release()
+    await waiting
 
 
 async def test_a_process_without_locks_leaves_nothing_to_renew(
@@ -443,43 +438,37 @@ async def test_many_locks_are_held_at_once(
 
 
 async def test_a_redis_that_lost_everything_is_told_who_holds_a_lock(
-    own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+    own_redis: RedisServer, pair: list[RedisShared], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with (
-        RedisShared(own_redis.url, lease=3) as one,
-        RedisShared(own_redis.url, lease=3) as other,
-    ):
-        lock = await one.lock("door", timeout=0)
-        await asyncio.to_thread(own_redis.restart)
-        with own_redis.client() as client:
-            await until(lambda: client.zcard(line("kue")) == 1, seconds=30)
+    one, other = pair
+    lock = await one.lock("door", timeout=0)
+    await asyncio.to_thread(own_redis.restart)
+    with own_redis.client() as client:
+        await until(lambda: client.zcard(line("kue")) == 1, seconds=30)
 
-        await until(lambda: lock.is_held)
-        with pytest.raises(LockTimedOut):
-            await other.lock("door", timeout=0)
-        await lock.release()
-        async with await other.lock("door", timeout=0) as later:
-            assert later.fence > lock.fence
+    await until(lambda: lock.is_held)
+    with pytest.raises(LockTimedOut):
+        await other.lock("door", timeout=0)
+    await lock.release()
+    async with await other.lock("door", timeout=0) as later:
+        assert later.fence > lock.fence
     assert "is lost" not in caplog.text
 
 
 async def test_those_who_waited_in_a_redis_that_lost_everything_wait_again(
-    own_redis: RedisServer,
+    own_redis: RedisServer, pair: list[RedisShared]
 ) -> None:
-    async with (
-        RedisShared(own_redis.url, lease=3) as one,
-        RedisShared(own_redis.url, lease=3) as other,
-    ):
-        lock = await one.lock("door", timeout=0)
-        waiting = asyncio.create_task(other.lock("door", timeout="50s"))
-        with own_redis.client() as client:
-            await until(lambda: client.zcard(line("kue")) == 2)
-            await asyncio.to_thread(own_redis.restart)
-            await until(lambda: client.zcard(line("kue")) == 2, seconds=30)
+    one, other = pair
+    lock = await one.lock("door", timeout=0)
+    waiting = asyncio.create_task(other.lock("door", timeout="50s"))
+    with own_redis.client() as client:
+        await until(lambda: client.zcard(line("kue")) == 2)
+        await asyncio.to_thread(own_redis.restart)
+        await until(lambda: client.zcard(line("kue")) == 2, seconds=30)
 
-        assert not waiting.done()
-        await lock.release()
-        assert (await waiting).is_held
+    assert not waiting.done()
+    await lock.release()
+    assert (await waiting).is_held
 
 
 async def test_a_lock_that_another_got_from_a_redis_that_lost_everything_is_lost(
@@ -518,10 +507,8 @@ async def test_a_loss_is_noticed_even_if_the_answer_that_told_of_it_got_lost(
         await until(lambda: lock.is_held)
 
 
-async def test_a_redis_that_is_away_is_told_of(
-    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kue.runtime.shared.redis.shared._BUDGET_SECONDS", 0.2)
+@pytest.mark.usefixtures("impatient")
+async def test_a_redis_that_is_away_is_told_of(own_redis: RedisServer) -> None:
     async with RedisShared(own_redis.url, lease=1) as shared:
         table, counter = await shared.map("table"), await shared.counter("visits")
         own_redis.kill()
@@ -537,13 +524,10 @@ async def test_a_redis_that_is_away_is_told_of(
                 await call
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_lock_is_in_doubt_while_redis_is_away_and_ours_when_it_is_back(
-    proxy: Proxy,
-    prefix: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    proxy: Proxy, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kue.runtime.shared.redis.shared._BUDGET_SECONDS", 0.3)
     async with RedisShared(proxy.url, prefix=prefix, lease=1) as shared:
         lock = await shared.lock("door", timeout=0)
         proxy.refuse()
@@ -557,14 +541,10 @@ async def test_a_lock_is_in_doubt_while_redis_is_away_and_ours_when_it_is_back(
     assert "is lost" not in caplog.text
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_lock_that_cannot_be_released_is_released_later(
-    proxy: Proxy,
-    client: redis.Redis,
-    prefix: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    proxy: Proxy, client: redis.Redis, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kue.runtime.shared.redis.shared._BUDGET_SECONDS", 0.3)
     async with RedisShared(proxy.url, prefix=prefix) as shared:
         lock = await shared.lock("door", timeout=0)
         proxy.refuse()
@@ -578,34 +558,20 @@ async def test_a_lock_that_cannot_be_released_is_released_later(
 
 
 async def test_a_redis_that_is_full_takes_no_entries_and_still_has_locks(
-    tmp_path: Path,
+    own_redis: RedisServer,
 ) -> None:
-    server = RedisServer(tmp_path)
-    try:
-        async with RedisShared(server.url) as shared:
-            table = await shared.map("table")
-            await table.put("key", 1)
-            with server.client() as client:
-                client.config_set("maxmemory", "1")
+    async with RedisShared(own_redis.url) as shared:
+        table = await shared.map("table")
+        await table.put("key", 1)
+        with own_redis.client() as client:
+            client.config_set("maxmemory", "1")
 
-            with pytest.raises(StoreFull):
-                await table.put("other", 2)
-            async with await shared.lock("door", timeout=0):
-                assert await table.entries() == {"key": 1}
-            assert await table.remove("key") == 1
-            await table.clear()
-    finally:
-        server.stop()
-
-
-async def test_a_redis_that_is_not_there_is_told_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kue.runtime.shared.redis.shared._BUDGET_SECONDS", 0.2)
-    shared = RedisShared(f"redis://127.0.0.1:{free_port()}/0")
-
-    with pytest.raises(StoreUnavailable, match="is it running"):
-        await shared.open()
+        with pytest.raises(StoreFull):
+            await table.put("other", 2)
+        async with await shared.lock("door", timeout=0):
+            assert await table.entries() == {"key": 1}
+        assert await table.remove("key") == 1
+        await table.clear()
 
 
 async def test_a_password_that_is_wrong_is_told_of(redis_server: RedisServer) -> None:
@@ -631,14 +597,12 @@ async def test_a_runtime_opens_and_closes_it(
         await table.get("key")
 
 
-async def test_a_runtime_whose_shared_data_is_not_there_does_not_open(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kue.runtime.shared.redis.shared._BUDGET_SECONDS", 0.2)
+@pytest.mark.usefixtures("impatient")
+async def test_a_runtime_whose_shared_data_is_not_there_does_not_open() -> None:
     wide = RedisShared(f"redis://127.0.0.1:{free_port()}/0")
     runtime = Runtime(loops=1, shared=wide)
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailable, match="is it running"):
         await runtime.open()
     assert runtime.is_closed
 
@@ -654,7 +618,7 @@ async def test_what_is_not_open_is_refused(redis_server: RedisServer) -> None:
         with pytest.raises(RuntimeClosed, match="is not open"):
             await use()
     async with shared:
-        with pytest.raises(RuntimeClosed, match="opened once"):
+        with pytest.raises(RuntimeClosed, match="opened only once"):
             await shared.open()
     await shared.close()
     for use in uses:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kue.errors import BadPayload
+from kue.model.errors import BadPayload
 from kue.runtime import (
     AlreadyUndeployed,
     Runtime,
@@ -16,10 +17,9 @@ from kue.runtime import (
     UnknownDeployment,
     Verticle,
 )
-from tests.runtime.waiting import Signal
+from tests.runtime.waiting import Lingering, Signal, SlowToStop
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ONE = Verticle()
 
 
 class Recorder(Verticle):
@@ -50,14 +50,15 @@ class Stubborn(Recorder):
 
 
 class Named(Verticle):
-    started: Signal
-
-    async def start(self) -> None:
-        Named.started.tell()
+    """Deployed by its name."""
 
 
 def not_a_verticle() -> Any:
     return "text"
+
+
+def not_made() -> Verticle:
+    raise LookupError("not made")
 
 
 async def test_a_deployment_has_an_id_and_starts_before_deploy_returns(
@@ -71,15 +72,13 @@ async def test_a_deployment_has_an_id_and_starts_before_deploy_returns(
     assert seen == ["it starts"]
     assert [one.id for one in runtime.deployments] == [deployment_id]
 
-
-async def test_undeploying_stops_it(runtime: Runtime) -> None:
-    seen: list[str] = []
-    deployment_id = await runtime.deploy(Recorder(seen))
-
     await runtime.undeploy(deployment_id)
 
     assert seen == ["it starts", "it stops"]
     assert runtime.deployments == ()
+    for unknown in (deployment_id, "x"):
+        with pytest.raises(UnknownDeployment, match=f"deployment '{unknown}'"):
+            await runtime.undeploy(unknown)
 
 
 async def test_it_knows_its_runtime_its_deployment_and_its_config(
@@ -92,56 +91,54 @@ async def test_it_knows_its_runtime_its_deployment_and_its_config(
     assert verticle.runtime is runtime
     assert verticle.deployment_id == deployment_id
     assert verticle.config == {"port": 8080}
+    with pytest.raises(ValueError, match="deployed before"):
+        await runtime.deploy(verticle)
 
 
 async def test_each_instance_has_its_own_copy_of_the_config(runtime: Runtime) -> None:
     config = {"ports": [1]}
-    made: list[Verticle] = []
 
-    def make() -> Verticle:
-        made.append(Verticle())
-        return made[-1]
+    await runtime.deploy(Verticle, config=config, instances=2)
+    one, other = [it.verticle for it in runtime.deployments[0].instances]
+    one.config["ports"].append(2)
 
-    await runtime.deploy(make, config=config, instances=2)
-    made[0].config["ports"].append(2)
-
-    assert made[1].config == config == {"ports": [1]}
-
-
-async def test_a_config_is_json(runtime: Runtime) -> None:
-    with pytest.raises(BadPayload):
-        await runtime.deploy(Verticle, config={"door": object()})
-
-
-async def test_a_class_is_deployed_as_many_times_as_asked_for(runtime: Runtime) -> None:
-    await runtime.deploy(Verticle, instances=5)
-
-    [deployment] = runtime.deployments
-    assert len(deployment.instances) == 5
+    assert other.config == config == {"ports": [1]}
 
 
 async def test_a_verticle_is_found_by_name(runtime: Runtime) -> None:
-    Named.started = Signal()
-
     await runtime.deploy(f"{__name__}:Named")
 
-    assert Named.started.is_told
+    [deployment] = runtime.deployments
+    assert isinstance(deployment.instances[0].verticle, Named)
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("source", "options", "error", "message"),
     [
-        ("nothing", "write module:Class"),
-        ("nowhere.to.be.found:Door", "no module 'nowhere'"),
-        (f"{__name__}:Absent", "has no 'Absent'"),
-        (f"{__name__}:__name__", "makes no verticle"),
+        ("nothing", {}, ValueError, "write module:Class"),
+        ("nowhere.to.be.found:Door", {}, ValueError, "no module 'nowhere'"),
+        (f"{__name__}:Absent", {}, ValueError, "has no 'Absent'"),
+        (f"{__name__}:__name__", {}, ValueError, "does not make a verticle"),
+        (not_a_verticle, {}, TypeError, "'text' is not a verticle"),
+        (not_made, {}, LookupError, "not made"),
+        (ONE, {"instances": 2}, ValueError, "give its class"),
+        (lambda: ONE, {"instances": 2}, ValueError, "more than once"),
+        (Verticle, {"instances": 0}, ValueError, "instances must be"),
+        (Verticle, {"instances": -1}, ValueError, "instances must be"),
+        (Verticle, {"instances": 10_001}, ValueError, "instances must be"),
+        (Verticle, {"config": {"door": object()}}, BadPayload, "config"),
     ],
 )
-async def test_a_name_that_says_nothing_is_refused(
-    runtime: Runtime, name: str, message: str
+async def test_what_cannot_be_deployed_is_refused(
+    runtime: Runtime,
+    source: Any,
+    options: dict[str, Any],
+    error: type[Exception],
+    message: str,
 ) -> None:
-    with pytest.raises(ValueError, match=message):
-        await runtime.deploy(name)
+    with pytest.raises(error, match=message):
+        await runtime.deploy(source, **options)
+    assert runtime.deployments == ()
 
 
 async def test_a_module_that_lacks_another_says_which(
@@ -152,47 +149,6 @@ async def test_a_module_that_lacks_another_says_which(
 
     with pytest.raises(ModuleNotFoundError, match="absent_module"):
         await runtime.deploy("lacking:Door")
-
-
-@pytest.mark.parametrize("instances", [0, -1, 10_001])
-async def test_the_number_of_instances_has_limits(
-    runtime: Runtime, instances: int
-) -> None:
-    with pytest.raises(ValueError, match="instances must be"):
-        await runtime.deploy(Verticle, instances=instances)
-
-
-async def test_one_verticle_cannot_be_several(runtime: Runtime) -> None:
-    with pytest.raises(ValueError, match="give its class"):
-        await runtime.deploy(Verticle(), instances=2)
-
-
-async def test_the_same_verticle_is_not_supplied_twice(runtime: Runtime) -> None:
-    verticle = Verticle()
-
-    with pytest.raises(ValueError, match="more than once"):
-        await runtime.deploy(lambda: verticle, instances=2)
-
-
-async def test_a_verticle_is_deployed_once(runtime: Runtime) -> None:
-    verticle = Verticle()
-    await runtime.deploy(verticle)
-
-    with pytest.raises(ValueError, match="deployed before"):
-        await runtime.deploy(verticle)
-
-
-async def test_what_is_no_verticle_is_refused(runtime: Runtime) -> None:
-    with pytest.raises(TypeError, match="'text' is no verticle"):
-        await runtime.deploy(not_a_verticle)
-
-
-async def test_a_constructor_that_fails_fails_the_deployment(runtime: Runtime) -> None:
-    def fail() -> Verticle:
-        raise LookupError("not made")
-
-    with pytest.raises(LookupError, match="not made"):
-        await runtime.deploy(fail)
 
 
 # -- what fails ----------------------------------------------------------------
@@ -349,56 +305,31 @@ async def test_one_that_fails_to_stop_is_undeployed_all_the_same(
     assert runtime.deployments == ()
 
 
-async def test_nobody_is_undeployed_by_an_id_that_is_unknown(runtime: Runtime) -> None:
-    with pytest.raises(UnknownDeployment, match="Unknown deployment 'x'"):
-        await runtime.undeploy("x")
-
-
-async def test_what_was_undeployed_is_unknown(runtime: Runtime) -> None:
-    deployment_id = await runtime.deploy(Verticle)
-    await runtime.undeploy(deployment_id)
-
-    with pytest.raises(UnknownDeployment):
-        await runtime.undeploy(deployment_id)
-
-
 async def test_what_is_being_undeployed_is_not_undeployed_twice(
     runtime: Runtime,
 ) -> None:
-    stopping, go_on = Signal(), Signal()
-
-    class Slow(Verticle):
-        async def stop(self) -> None:
-            stopping.tell()
-            await go_on.told()
-
-    deployment_id = await runtime.deploy(Slow)
+    slow = SlowToStop()
+    deployment_id = await runtime.deploy(slow)
     first = asyncio.create_task(runtime.undeploy(deployment_id))
-    await stopping.told()
+    await slow.stopping.told()
 
     with pytest.raises(AlreadyUndeployed, match="Already undeployed"):
         await runtime.undeploy(deployment_id)
-    go_on.tell()
+    slow.go_on.tell()
     await first
 
 
 async def test_an_undeploy_goes_on_when_whoever_asked_is_cancelled(
     runtime: Runtime,
 ) -> None:
-    stopping, go_on, closed = Signal(), Signal(), Signal()
+    slow, closed = SlowToStop(), Signal()
+    deployment_id = await runtime.deploy(slow)
+    slow.context.add_close_hook(closed.tell)
 
-    class Slow(Verticle):
-        async def start(self) -> None:
-            self.context.add_close_hook(closed.tell)
-
-        async def stop(self) -> None:
-            stopping.tell()
-            await go_on.told()
-
-    undeploy = asyncio.create_task(runtime.undeploy(await runtime.deploy(Slow)))
-    await stopping.told()
+    undeploy = asyncio.create_task(runtime.undeploy(deployment_id))
+    await slow.stopping.told()
     undeploy.cancel()
-    go_on.tell()
+    slow.go_on.tell()
 
     await closed.told()
 
@@ -478,25 +409,25 @@ async def test_a_parent_waits_for_a_child_that_another_undeploys(
     runtime: Runtime,
 ) -> None:
     seen: list[str] = []
-    stopping, go_on = Signal(), Signal()
 
-    class Slow(Verticle):
+    class Slow(SlowToStop):
         async def stop(self) -> None:
-            stopping.tell()
-            await go_on.told()
+            await super().stop()
             seen.append("child stops")
+
+    slow = Slow()
 
     class Mother(Recorder):
         async def start(self) -> None:
-            self.child = await self.runtime.deploy(Slow)
+            self.child = await self.runtime.deploy(slow)
 
     mother = Mother(seen, "mother")
     deployment_id = await runtime.deploy(mother)
     child = asyncio.create_task(runtime.undeploy(mother.child))
-    await stopping.told()
+    await slow.stopping.told()
     parent = asyncio.create_task(runtime.undeploy(deployment_id))
     await asyncio.sleep(0)
-    go_on.tell()
+    slow.go_on.tell()
     await asyncio.gather(child, parent)
 
     assert seen == ["child stops", "mother stops"]
@@ -564,21 +495,14 @@ async def test_a_verticle_may_undeploy_itself(runtime: Runtime, worker: bool) ->
 
 
 async def test_what_its_handlers_still_do_is_cancelled(runtime: Runtime) -> None:
-    verticle, begun, ended = Verticle(), Signal(), Signal()
+    verticle, linger = Verticle(), Lingering()
     deployment_id = await runtime.deploy(verticle)
 
-    async def linger() -> None:
-        begun.tell()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.tell()
-
     verticle.context.run(linger)
-    await begun.told()
+    await linger.begun.told()
     await runtime.undeploy(deployment_id)
 
-    assert ended.is_told
+    assert linger.ended.is_told
     with pytest.raises(RuntimeClosed):
         verticle.context.run(print)
 
@@ -596,7 +520,7 @@ async def test_close_hooks_run_in_the_context_after_stop_the_last_first(
             self.context.remove_close_hook(self.never)
 
         async def close(self) -> None:
-            seen.append(self.context.place.loop is asyncio.get_running_loop())
+            seen.append(self.context.host.loop is asyncio.get_running_loop())
 
         def never(self) -> None:
             seen.append("never")

@@ -8,19 +8,16 @@ import logging
 import re
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
-from kue.runtime import Limits, Runtime, Verticle
+from kue.runtime import MonitorLimits, Runtime, Verticle
 from tests.runtime.waiting import Signal
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.support.patience import until
 
 #: As the catalogue has it, in hundredths.
-LIMITS = Limits(interval=0.02, loop=0.1, worker=0.2, stack=0.4)
+LIMITS = MonitorLimits(interval=0.02, loop=0.1, worker=0.2, stack=0.4)
 
 MESSAGE = re.compile(
     r"Thread (\S+) has been blocked for (\d+) ms, time limit is (\d+) ms"
@@ -29,7 +26,7 @@ MESSAGE = re.compile(
 
 @pytest.fixture(autouse=True)
 def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.WARNING, logger="kue.runtime.watch")
+    caplog.set_level(logging.WARNING, logger="kue.runtime.blocked_monitor")
     return caplog
 
 
@@ -50,13 +47,15 @@ async def blocked(runtime: Runtime, *, worker: bool = False) -> AsyncIterator[Ve
 
 
 def test_the_limits_are_those_of_the_catalogue() -> None:
-    assert Limits() == Limits(interval=1.0, loop=2.0, worker=60.0, stack=5.0)
+    assert MonitorLimits() == MonitorLimits(
+        interval=1.0, loop=2.0, worker=60.0, stack=5.0
+    )
 
 
-async def test_a_blocked_loop_is_told_with_thread_time_limit_and_line(
+async def test_a_blocked_loop_is_told_with_thread_time_limit_verticle_and_line(
     told: pytest.LogCaptureFixture,
 ) -> None:
-    async with Runtime(loops=1, limits=LIMITS) as runtime, blocked(runtime):
+    async with Runtime(loops=1, limits=LIMITS) as runtime, blocked(runtime) as verticle:
         await until(lambda: "hold_on" in told.text)
 
     [record, *_] = [one for one in told.records if "hold_on" in one.getMessage()]
@@ -65,13 +64,8 @@ async def test_a_blocked_loop_is_told_with_thread_time_limit_and_line(
     assert found[1] == "kue-loop-0"
     assert int(found[2]) >= 100
     assert found[3] == "100"
-    assert f"{__file__}:" in record.getMessage()
-
-
-async def test_whose_handler_it_is_is_told(told: pytest.LogCaptureFixture) -> None:
-    async with Runtime(loops=1, limits=LIMITS) as runtime, blocked(runtime) as verticle:
-        whose = f" by Verticle {verticle.deployment_id} at "
-        await until(lambda: whose in told.text)
+    whose = f" by Verticle {verticle.deployment_id} at "
+    assert f"{whose}{__file__}:" in record.getMessage()
 
 
 async def test_it_is_told_again_with_the_stack_when_it_takes_longer(
@@ -136,7 +130,7 @@ async def test_a_pool_may_have_its_own_limit(told: pytest.LogCaptureFixture) -> 
 async def test_threads_that_are_idle_or_take_short_steps_are_not_blocked(
     told: pytest.LogCaptureFixture,
 ) -> None:
-    limits = Limits(interval=0.02, loop=0.1, worker=1.0)
+    limits = MonitorLimits(interval=0.02, loop=0.1, worker=1.0)
     async with Runtime(loops=2, limits=limits) as runtime:
         verticle = Verticle()
         await runtime.deploy(verticle, worker=True)
@@ -157,4 +151,4 @@ async def test_nobody_watches_without_limits() -> None:
 @pytest.mark.parametrize("name", ["interval", "loop", "worker"])
 def test_a_limit_is_more_than_nothing(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be more than 0"):
-        Limits(**{name: 0})
+        MonitorLimits(**{name: 0})

@@ -1,4 +1,4 @@
-"""Signals that any thread may give, and a test on its own loop may await."""
+"""Signals that any thread may give, and what takes its time until one is given."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import threading
 from concurrent.futures import Future
 from typing import Any
+
+from kue.runtime import Runtime, Verticle
 
 
 class Signal:
@@ -29,6 +31,38 @@ class Signal:
     def wait(self) -> Any:
         """Block the thread until it is told."""
         return self._told.result(45)
+
+
+class Lingering:
+    """An async function that runs until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.begun, self.ended = Signal(), Signal()
+
+    async def __call__(self) -> None:
+        self.begun.tell()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.tell()
+
+
+class SlowToStop(Verticle):
+    """Takes until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.stopping, self.go_on = Signal(), Signal()
+
+    async def stop(self) -> None:
+        self.stopping.tell()
+        await self.go_on.told()
+
+
+async def pass_time(runtime: Runtime, seconds: float) -> None:
+    """Wait for a timer: those that were due before it have called."""
+    later = Signal()
+    runtime.set_timer(seconds, later.tell)
+    await later.told()
 
 
 def thread() -> str:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
+from tests.support.engines import Engine
 from tests.support.hands import Hands
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.engines import Engine
 
 
 @pytest.fixture

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import itertools
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.backoff import exponential, listed
-from kue.draft import draft
-from kue.errors import DurabilityUnknown
-from kue.job import State
+from kue.model.backoff import exponential, listed
+from kue.model.draft import draft
+from kue.model.errors import DurabilityUnknown
+from kue.model.job import State
+from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Added
+from tests.support.engines import Engine
 from tests.support.jobs import SECOND, T0, add, add_many, add_one, count_of, get_one
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from tests.support.engines import Engine
 
 
 def moment(ms: int) -> datetime:

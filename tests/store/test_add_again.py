@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import State
+from kue.model.draft import draft
+from kue.model.job import State
+from kue.store.contract import Store
+from kue.store.values import RemoveRequest
 from tests.support.jobs import HOUR, T0, count_of, state_of
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 BATCH = [
     draft("email", 1),
@@ -50,7 +48,7 @@ async def test_a_repeated_unique_hit_stays_a_hit(store: Store) -> None:
 
 async def test_a_call_stays_done_after_its_jobs_are_gone(store: Store) -> None:
     [added] = await store.add([draft("email")], producer="p", seq=1, now=T0)
-    await store.remove([added.id], now=T0)
+    await store.remove(RemoveRequest([added.id]), now=T0)
 
     again = await store.add([draft("email")], producer="p", seq=1, now=T0)
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.job import Completed, State
-from kue.policy import MAX_STALLS
-from kue.store.values import Outcome, Word
+from kue.model.job import Completed, Job, State
+from kue.model.retry_policy import MAX_STALLS
+from kue.store.contract import Store
+from kue.store.values import Outcome, PauseRequest, RemoveRequest, RenewRequest, Result
 from tests.support.jobs import SECOND, T0, claim_one, end, get_one, start_one
 from tests.support.upkeep import lose_worker, pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.job import Job
-    from kue.store.base import Store
 
 LEASE = 10 * SECOND
 
@@ -35,7 +32,7 @@ async def suspect(store: Store, stalls: int = 2, **options: Any) -> Job:
 
 async def begin(store: Store, job: Job, now: int, *, alone: bool = True) -> Job:
     began = await store.begin(job, alone=alone, now=now)
-    assert not isinstance(began, Word)
+    assert not isinstance(began, Result)
     return began
 
 
@@ -52,7 +49,7 @@ async def test_a_run_begins_when_it_says_so(
     assert (began.run.began, began.run.started_at) == (mark, later)
     assert (began.fence, began.attempts) == (job.fence, job.attempts)
     assert await get_one(store, job.id) == began
-    assert await end(store, began, Completed(), now=later) is Word.DONE
+    assert await end(store, began, Completed(), now=later) is Result.DONE
 
 
 async def test_the_token_of_before_can_no_longer_end_the_run(store: Store) -> None:
@@ -61,7 +58,7 @@ async def test_the_token_of_before_can_no_longer_end_the_run(store: Store) -> No
 
     word = await end(store, job, Completed(), now=job.updated_at + SECOND)
 
-    assert word is Word.LOST
+    assert word is Result.LOST
     assert (await get_one(store, job.id)).token == began.token
 
 
@@ -73,7 +70,7 @@ async def test_a_run_can_begin_twice_and_is_the_same(store: Store) -> None:
 
     again = await begin(store, job, now + SECOND)
 
-    assert await store.settle([Outcome(again, Completed())], now=now) == [Word.DONE]
+    assert await store.settle([Outcome(again, Completed())], now=now) == [Result.DONE]
 
 
 async def test_a_run_that_was_taken_back_cannot_begin(store: Store) -> None:
@@ -82,10 +79,10 @@ async def test_a_run_that_was_taken_back_cannot_begin(store: Store) -> None:
     now = job.updated_at + LEASE + SECOND
     other = await claim_one(store, worker="w2", now=now)
 
-    assert await store.begin(job, alone=True, now=now) is Word.LOST
+    assert await store.begin(job, alone=True, now=now) is Result.LOST
     assert (await get_one(store, job.id)).token == other.token
-    await store.remove([job.id], force=True, now=now)
-    assert await store.begin(other, alone=True, now=now) is Word.LOST
+    await store.remove(RemoveRequest([job.id], force=True), now=now)
+    assert await store.begin(other, alone=True, now=now) is Result.LOST
 
 
 @pytest.mark.parametrize("type", ["email", None])
@@ -94,9 +91,9 @@ async def test_a_run_does_not_begin_while_its_type_is_paused(
 ) -> None:
     job = await suspect(store)
     now = job.updated_at
-    await store.pause(type, now=now)
+    await store.pause(PauseRequest(type), now=now)
 
-    assert await store.begin(job, alone=True, now=now) is Word.REFUSED
+    assert await store.begin(job, alone=True, now=now) is Result.REFUSED
     assert (await get_one(store, job.id)).token == job.token
     await store.resume(type, now=now)
     await begin(store, job, now)
@@ -109,7 +106,7 @@ async def test_a_run_that_has_begun_goes_on_when_its_type_is_paused(
     job = await suspect(store)
     now = job.updated_at
     await begin(store, job, now)
-    await store.pause("email", now=now)
+    await store.pause(PauseRequest("email"), now=now)
 
     again = await begin(store, job, now)
 
@@ -153,7 +150,7 @@ async def test_the_ttl_of_a_run_starts_when_it_begins(store: Store) -> None:
     job = await suspect(store, ttl="30s")
     claimed_at = job.updated_at
     began_at = claimed_at + 20 * SECOND
-    await store.renew("w1", lease=600 * SECOND, now=claimed_at)
+    await store.renew(RenewRequest("w1", lease=600 * SECOND), now=claimed_at)
     began = await begin(store, job, began_at)
 
     await pass_time(store, claimed_at, began_at + 29 * SECOND)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreError
-from kue.job import Completed, State
-from kue.settings import Keep
-from kue.store.values import Claim, Limits, Outcome
+from kue.model.draft import draft
+from kue.model.errors import StoreError
+from kue.model.job import Completed, State
+from kue.model.settings import Keep
+from kue.store.contract import Store
+from kue.store.values import (
+    Claim,
+    ClaimRequest,
+    Limits,
+    Outcome,
+    RemoveRequest,
+    RenewRequest,
+)
+from tests.support.hands import Hands
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -23,10 +32,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from tests.support.hands import Hands
 
 pytestmark = pytest.mark.parametrize("engine", ["redis"], indirect=True)
 
@@ -54,7 +59,10 @@ async def dead_workers(store: Store, count: int, lanes: int) -> None:
     for number in range(count):
         for lane in range(lanes):
             await store.claim(
-                ["email"], 1, worker=f"w{number}", claim=Claim(str(lane), 1), now=T0
+                ClaimRequest(
+                    ["email"], 1, worker=f"w{number}", claim=Claim(str(lane), 1)
+                ),
+                now=T0,
             )
         await store.leave(f"w{number}", now=T0)
 
@@ -85,11 +93,14 @@ async def test_a_claim_is_remembered_into_the_next_hour(store: Store) -> None:
     """R-4: an old claim that was delayed on its way gets nothing."""
     end_of_hour = T0 // HOUR * HOUR + HOUR - 1
     claim = Claim("lane", 7)
-    await store.claim(["email"], 1, worker="w1", claim=claim, now=end_of_hour)
+    await store.claim(
+        ClaimRequest(["email"], 1, worker="w1", claim=claim), now=end_of_hour
+    )
     await add_one(store, now=end_of_hour)
 
     late = await store.claim(
-        ["email"], 1, worker="w1", claim=Claim("lane", 6), now=end_of_hour + 2
+        ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 6)),
+        now=end_of_hour + 2,
     )
 
     assert late.jobs == []
@@ -141,14 +152,14 @@ async def test_a_heartbeat_costs_the_same_however_many_runs_of_others_are_to_end
 ) -> None:
     """R-16: every heartbeat read all that was asked of any worker."""
     mine = await start_one(store, "mine")
-    await store.renew("w1", runs=[mine], now=T0)
+    await store.renew(RenewRequest("w1", runs=[mine]), now=T0)
     costs: list[int] = []
     for count in (1, 40):
         await add_many(store, count)
         for job in await claim(store, worker="w2", limit=count):
             await store.cancel([job.id], now=T0)
         before = hands.commands()
-        await store.renew("w1", runs=[mine], now=T0)
+        await store.renew(RenewRequest("w1", runs=[mine]), now=T0)
         costs.append(hands.commands() - before)
 
     assert costs[0] == costs[1]
@@ -252,7 +263,7 @@ async def test_schedules_are_read_once_for_all_types_that_are_forgotten(
     store: Store, hands: Hands
 ) -> None:
     for type in ("email", "sms"):
-        await store.remove([await add_one(store, type)], now=T0)
+        await store.remove(RemoveRequest([await add_one(store, type)]), now=T0)
     await store.tend(now=T0)
     before = calls(hands, "hvals")
 
@@ -291,10 +302,7 @@ async def test_nothing_is_settled_before_the_claims_could_be_read(
     with pytest.raises(StoreError):
         await store.cycle(
             [Outcome(job, Completed())],
-            ["email"],
-            1,
-            worker="w1",
-            claim=Claim("lane", 1),
+            ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 1)),
             now=T0 + HOUR,
         )
 

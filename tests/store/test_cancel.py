@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.job import (
+from kue.model.job import (
     Cancelled,
     Completed,
     Ending,
@@ -15,7 +13,8 @@ from kue.job import (
     Stalled,
     State,
 )
-from kue.store.values import MAX_BATCH, Reply, Word
+from kue.store.contract import Store
+from kue.store.values import MAX_BATCH, MoveRequest, RenewRequest, Reply, Result
 from tests.support.jobs import (
     HOUR,
     OOPS,
@@ -34,9 +33,6 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import lose_worker, tend
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 UNSTARTED = [State.WAITING, State.DELAYED, State.BLOCKED]
 
 
@@ -51,7 +47,7 @@ async def test_a_job_that_does_not_run_is_cancelled_at_once(
 ) -> None:
     job_id = await job_in(store, state)
 
-    assert await cancel(store, job_id, reason="changed my mind") == Reply(Word.DONE)
+    assert await cancel(store, job_id, reason="changed my mind") == Reply(Result.DONE)
 
     job = await get_one(store, job_id)
     assert (job.state, job.ended_at, job.attempts) == (State.CANCELLED, T0, 0)
@@ -73,7 +69,7 @@ async def test_a_cancelled_job_never_starts(store: Store, state: State) -> None:
 async def test_a_running_job_is_asked_to_end(store: Store) -> None:
     job = await start_one(store)
 
-    assert await cancel(store, job.id, reason="enough") == Reply(Word.ASKED)
+    assert await cancel(store, job.id, reason="enough") == Reply(Result.ASKED)
 
     asked = await get_one(store, job.id)
     assert (asked.state, asked.cancelling, asked.token) == (
@@ -81,14 +77,16 @@ async def test_a_running_job_is_asked_to_end(store: Store) -> None:
         True,
         job.token,
     )
-    assert (await store.renew("w1", runs=[job], now=T0)).cancel == {job.id: "enough"}
+    assert (await store.renew(RenewRequest("w1", runs=[job]), now=T0)).cancel == {
+        job.id: "enough"
+    }
 
 
 async def test_a_run_that_was_asked_ends_as_cancelled(store: Store) -> None:
     job = await start_one(store)
     await cancel(store, job.id)
 
-    assert await end(store, job, Cancelled("asked to")) is Word.DONE
+    assert await end(store, job, Cancelled("asked to")) is Result.DONE
 
     ended = await get_one(store, job.id)
     assert (ended.state, ended.cancelling) == (State.CANCELLED, False)
@@ -99,7 +97,7 @@ async def test_a_run_that_ends_well_first_has_ended_well(store: Store) -> None:
     job = await start_one(store)
     await cancel(store, job.id)
 
-    assert await end(store, job, Completed("in time")) is Word.DONE
+    assert await end(store, job, Completed("in time")) is Result.DONE
 
     ended = await get_one(store, job.id)
     assert (ended.state, ended.result) == (State.COMPLETE, "in time")
@@ -118,7 +116,7 @@ async def test_a_run_that_was_asked_to_end_is_not_put_back_in_line(
     job = await start_one(store, attempts=5)
     await cancel(store, job.id, reason="not wanted")
 
-    assert await end(store, job, ending) is Word.DONE
+    assert await end(store, job, ending) is Result.DONE
 
     ended = await get_one(store, job.id)
     assert ended.state is State.CANCELLED
@@ -144,7 +142,7 @@ async def test_cancelling_twice_is_cancelling_once(store: Store) -> None:
     await cancel(store, job_id, reason="first")
     before = await get_one(store, job_id)
 
-    assert await cancel(store, job_id, reason="second") == Reply(Word.ALREADY)
+    assert await cancel(store, job_id, reason="second") == Reply(Result.ALREADY)
 
     assert await get_one(store, job_id) == before
 
@@ -153,7 +151,7 @@ async def test_asking_twice_is_asking_once(store: Store) -> None:
     job = await start_one(store)
     await cancel(store, job.id)
 
-    assert await cancel(store, job.id) == Reply(Word.ALREADY)
+    assert await cancel(store, job.id) == Reply(Result.ALREADY)
 
 
 async def test_a_job_a_run_ended_as_cancelled_is_cancelled_already(
@@ -161,7 +159,7 @@ async def test_a_job_a_run_ended_as_cancelled_is_cancelled_already(
 ) -> None:
     job_id = await job_in(store, State.CANCELLED)
 
-    assert await cancel(store, job_id) == Reply(Word.ALREADY)
+    assert await cancel(store, job_id) == Reply(Result.ALREADY)
 
 
 @pytest.mark.parametrize("state", [State.COMPLETE, State.FAILED])
@@ -169,13 +167,13 @@ async def test_what_has_ended_cannot_be_cancelled(store: Store, state: State) ->
     job_id = await job_in(store, state)
     before = await get_one(store, job_id)
 
-    assert await cancel(store, job_id) == Reply(Word.REFUSED, state=state)
+    assert await cancel(store, job_id) == Reply(Result.REFUSED, state=state)
 
     assert await get_one(store, job_id) == before
 
 
 async def test_a_job_that_is_gone_cannot_be_cancelled(store: Store) -> None:
-    assert await cancel(store, 987_654) == Reply(Word.GONE)
+    assert await cancel(store, 987_654) == Reply(Result.GONE)
 
 
 async def test_being_asked_does_not_outlive_the_run(store: Store) -> None:
@@ -183,12 +181,12 @@ async def test_being_asked_does_not_outlive_the_run(store: Store) -> None:
     job = await start_one(store)
     await cancel(store, job.id)
     await end(store, job, Cancelled())
-    await store.move([job.id], State.WAITING, now=T0)
+    await store.move(MoveRequest([job.id], State.WAITING), now=T0)
 
     again = await claim_one(store)
 
     assert not again.cancelling
-    assert (await store.renew("w1", runs=[again], now=T0)).cancel == {}
+    assert (await store.renew(RenewRequest("w1", runs=[again]), now=T0)).cancel == {}
 
 
 async def test_a_worker_that_never_hears_of_it_cannot_stop_it(store: Store) -> None:
@@ -213,11 +211,11 @@ async def test_many_are_cancelled_in_one_call_each_with_its_own_answer(
     )
 
     assert replies == [
-        Reply(Word.REFUSED, state=State.COMPLETE),
-        Reply(Word.ASKED),
-        Reply(Word.GONE),
-        Reply(Word.ALREADY),
-        Reply(Word.DONE),
+        Reply(Result.REFUSED, state=State.COMPLETE),
+        Reply(Result.ASKED),
+        Reply(Result.GONE),
+        Reply(Result.ALREADY),
+        Reply(Result.DONE),
     ]
 
 
@@ -229,5 +227,5 @@ async def test_a_full_batch_is_cancelled_and_no_more(store: Store) -> None:
     assert await count_of(store) == {State.WAITING: MAX_BATCH}
 
     replies = await store.cancel(ids, now=T0)
-    assert replies == [Reply(Word.DONE)] * MAX_BATCH
+    assert replies == [Reply(Result.DONE)] * MAX_BATCH
     assert await count_of(store) == {State.CANCELLED: MAX_BATCH}

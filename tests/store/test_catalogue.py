@@ -2,21 +2,30 @@
 Defects of the systems Kue comes from that need a scenario of their own.
 
 The others are named where the verb is tested that they concern;
-``tests/unit/test_catalogue_is_covered.py`` sees that none is forgotten.
+``tests/project/test_catalogue_is_covered.py`` sees that none is forgotten.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.events import Kind
-from kue.job import Completed, Failed, Job, Released, Retried, State
-from kue.store.values import Change, Claim, Outcome, Progress, Word
+from kue.model.draft import draft
+from kue.model.events import Kind
+from kue.model.job import Completed, Failed, Job, Released, Retried, State
+from kue.store.contract import Store
+from kue.store.values import (
+    Change,
+    Claim,
+    ClaimRequest,
+    MoveRequest,
+    Outcome,
+    Progress,
+    RemoveRequest,
+    Result,
+)
 from tests.support.engines import engine_at
 from tests.support.jobs import (
     OOPS,
@@ -35,11 +44,8 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.listening import kinds, story_of
+from tests.support.servers import RedisServer
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from tests.support.servers import RedisServer
 
 TYPES = ["email", "sms", "video", "report"]
 
@@ -47,12 +53,12 @@ TYPES = ["email", "sms", "video", "report"]
 async def test_the_line_is_the_only_place_where_waiting_jobs_are(store: Store) -> None:
     """D-1: whatever is done to jobs, there are as many to take as there are waiting."""
     ids = await add_many(store, 10)
-    await store.remove(ids[:2], now=T0)
-    await store.move(ids[2:4], State.DELAYED, at=T0 + SECOND, now=T0)
-    await store.move(ids[2:4], State.WAITING, now=T0)
-    await store.move(ids[2:4], State.WAITING, now=T0)
+    await store.remove(RemoveRequest(ids[:2]), now=T0)
+    await store.move(MoveRequest(ids[2:4], State.DELAYED, at=T0 + SECOND), now=T0)
+    await store.move(MoveRequest(ids[2:4], State.WAITING), now=T0)
+    await store.move(MoveRequest(ids[2:4], State.WAITING), now=T0)
     await store.cancel(ids[4:6], now=T0)
-    await store.move(ids[4:6], State.WAITING, now=T0)
+    await store.move(MoveRequest(ids[4:6], State.WAITING), now=T0)
 
     assert await claim_ids(store, limit=50) == ids[2:]
     assert await claim_ids(store, limit=50) == []
@@ -62,16 +68,16 @@ async def test_a_run_may_end_in_the_moment_it_began(store: Store) -> None:
     """D-6: an ending is a call with the run's token; nobody has to be listening."""
     job = await start_one(store)
 
-    assert await end(store, job, Completed(), now=T0) is Word.DONE
+    assert await end(store, job, Completed(), now=T0) is Result.DONE
     assert (await get_one(store, job.id)).duration == 0
 
 
 async def test_a_bad_call_costs_a_worker_nothing(store: Store) -> None:
     """D-8: refused, lost or gone, the next claim works as if nothing had been."""
     job = await start_one(store)
-    await store.remove([job.id], force=True, now=T0)
+    await store.remove(RemoveRequest([job.id], force=True), now=T0)
     for _ in range(3):
-        assert await end(store, job, Failed(OOPS)) is Word.GONE
+        assert await end(store, job, Failed(OOPS)) is Result.GONE
     fresh = await add_one(store)
 
     assert await claim_ids(store) == [fresh]
@@ -98,9 +104,11 @@ async def test_two_operators_at_once_leave_a_job_in_one_state(
         job_id = await add_one(store)
         await asyncio.gather(
             store.cancel([job_id], now=T0),
-            other_store.move([job_id], State.DELAYED, at=T0 + SECOND, now=T0),
-            store.move([job_id], State.WAITING, now=T0),
-            other_store.remove([job_id], now=T0),
+            other_store.move(
+                MoveRequest([job_id], State.DELAYED, at=T0 + SECOND), now=T0
+            ),
+            store.move(MoveRequest([job_id], State.WAITING), now=T0),
+            other_store.remove(RemoveRequest([job_id]), now=T0),
         )
         assert await state_of(store, job_id) is None
     assert await count_of(store) == {}
@@ -146,13 +154,14 @@ async def test_calls_in_flight_at_once_do_not_get_into_each_other(
         type = TYPES[number % 4]
         [added] = await add(store, [draft(type, number)])
         claimed = await store.claim(
-            [type], 1, worker=f"w{number}", claim=Claim(f"l{number}", 1), now=T0
+            ClaimRequest([type], 1, worker=f"w{number}", claim=Claim(f"l{number}", 1)),
+            now=T0,
         )
         [job] = claimed.jobs
         assert job.worker == f"w{number}"
         await store.progress([Progress(job.id, 50, number, job.token)], now=T0)
         assert (await get_one(store, job.id)).progress_data == number
-        assert await end(store, job, Completed(number)) is Word.DONE
+        assert await end(store, job, Completed(number)) is Result.DONE
         assert (await get_one(store, job.id)).result == number
         assert (await get_one(store, added.id)).data == number
 
@@ -233,4 +242,4 @@ async def test_a_run_is_ended_by_its_token_whatever_became_of_the_job(
     await store.update([Change(job.id, data="new", priority=9, tags=("x",))], now=T0)
     await store.progress([Progress(job.id, 10)], now=T0)
 
-    assert await end(store, job, Completed()) is Word.DONE
+    assert await end(store, job, Completed()) is Result.DONE

@@ -1,15 +1,23 @@
-"""`check` of a Redis store: records and states that were damaged by hand."""
+"""`check` of a Redis store: jobs, their states and entries, damaged by hand."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.job import Completed, Released, Retried, State
-from kue.store.values import Limits
-from tests.support.hands import Hands, found, left_alone, mended
+from kue.model.job import Completed, Released, Retried, State
+from kue.store.contract import Store
+from kue.store.values import (
+    Change,
+    Limits,
+    MoveRequest,
+    PageRequest,
+    Progress,
+    RemoveRequest,
+)
+from tests.support.hands import Hands, found, left_alone, repaired
 from tests.support.jobs import (
     HOUR,
     OOPS,
@@ -25,9 +33,6 @@ from tests.support.jobs import (
     state_of,
 )
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 pytestmark = [
     pytest.mark.damages,
     pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True),
@@ -35,16 +40,6 @@ pytestmark = [
 
 
 # -- records -------------------------------------------------------------------
-
-
-async def test_a_job_without_a_record_is_taken_out(store: Store, hands: Hands) -> None:
-    job_id, other = await add_many(store, 2)
-    hands.do("DEL", hands.record(job_id))
-
-    message = f"job {job_id} is in waiting, but has no record"
-    await mended(store, "no-record", message, "take it out")
-
-    assert await claim_ids(store) == [other]
 
 
 @pytest.mark.parametrize("state", [s for s in State if s is not State.WAITING])
@@ -62,17 +57,6 @@ async def test_a_job_without_a_record_leaves_nothing_behind(
     assert await add_one(store, unique="k", priority="critical") != job_id
 
 
-async def test_a_job_that_is_marked_as_living_and_is_not_is_unmarked(
-    store: Store, hands: Hands
-) -> None:
-    job_id = await add_one(store)
-    await store.remove([job_id])
-    hands.mark_live(job_id, 1)
-
-    message = f"job {job_id} is marked as living, but has no record"
-    await mended(store, "no-record", message, "unmark it")
-
-
 @pytest.mark.parametrize("member", ["abc", "007", "-1", "1.5", "\N{DIGIT ONE}\u0661"])
 async def test_a_member_that_cannot_be_a_job_is_taken_out(
     store: Store, hands: Hands, member: str
@@ -81,7 +65,7 @@ async def test_a_member_that_cannot_be_a_job_is_taken_out(
     hands.do("ZADD", hands.of_type("waiting"), 0, member)
 
     message = f"job {member} is in email:waiting, but there can be no such job here"
-    await mended(store, "no-record", message, "take it out")
+    await repaired(store, "no-record", message, "take it out")
 
 
 DAMAGE = {
@@ -123,19 +107,6 @@ async def test_a_record_that_cannot_be_read_is_left_to_a_person(
     await left_alone(store, hands, "bad-record", message)
 
 
-async def test_a_record_of_another_type_is_left_to_a_person(
-    store: Store, hands: Hands
-) -> None:
-    job_id = await add_one(store)
-    hands.rewrite(job_id, b"\temail\n", b"\tsms\n")
-
-    message = (
-        f"job {job_id} is in waiting of 'email', but its record says that its type is "
-        "'sms'"
-    )
-    await left_alone(store, hands, "bad-record", message)
-
-
 async def test_the_advice_for_a_bad_record_works(store: Store, hands: Hands) -> None:
     job_id = await add_one(store)
     hands.do("SET", hands.record(job_id), "garbage")
@@ -168,7 +139,7 @@ async def test_a_parked_job_without_a_record_is_forgotten(
     job_id, _ = await park(store, hands)
 
     message = f"job {job_id} is parked, and its record is gone"
-    await mended(store, "parked", message, "forget it")
+    await repaired(store, "parked", message, "forget it")
 
 
 async def test_a_parked_job_that_can_be_read_again_goes_back_in_line(
@@ -178,7 +149,7 @@ async def test_a_parked_job_that_can_be_read_again_goes_back_in_line(
     hands.do("SET", hands.record(job_id), record)
 
     message = f"job {job_id} is parked, but its record can be read again"
-    await mended(store, "parked", message, "put it back in line")
+    await repaired(store, "parked", message, "requeue it")
 
     assert await claim_ids(store) == [job_id]
 
@@ -193,28 +164,7 @@ async def test_a_parked_job_that_still_cannot_be_read_is_left_to_a_person(
     await left_alone(store, hands, "parked", message)
 
 
-async def test_a_job_that_is_parked_and_in_line_stays_in_line(
-    store: Store, hands: Hands
-) -> None:
-    job_id = await add_one(store)
-    hands.do("ZADD", hands.of_type("parked"), T0, job_id)
-
-    message = f"job {job_id} is parked and in waiting"
-    await mended(store, "parked", message, "keep it in waiting")
-
-
 # -- in no state ---------------------------------------------------------------
-
-
-async def test_a_job_in_no_state_goes_back_in_line(store: Store, hands: Hands) -> None:
-    job_id = await add_one(store, priority="high")
-    await add_one(store)
-    hands.do("ZREM", hands.of_type("waiting"), job_id)
-
-    message = f"job {job_id} is in no state"
-    await mended(store, "in-no-state", message, "put it back in line")
-
-    assert (await claim_ids(store))[0] == job_id
 
 
 @pytest.mark.parametrize("state", [State.COMPLETE, State.FAILED, State.CANCELLED])
@@ -226,8 +176,8 @@ async def test_a_job_in_no_state_goes_where_its_story_ends(
     hands.do("ZREM", hands.of_type(state), job_id)
     hands.do("ZREM", hands.of_type(f"retain_{state}"), job_id)
 
-    repair = f"put it among the {state} jobs, as its story ends"
-    await mended(store, "in-no-state", f"job {job_id} is in no state", repair)
+    repair = f"put it among the {state} jobs, as its history ends"
+    await repaired(store, "in-no-state", f"job {job_id} is in no state", repair)
 
     assert await get_one(store, job_id) == before
     assert hands.do("ZSCORE", hands.of_type(state), job_id) == T0
@@ -241,7 +191,7 @@ async def test_a_delayed_job_in_no_state_does_not_run_early(
     hands.do("ZREM", hands.of_type("delayed"), job_id)
 
     message = f"job {job_id} is in no state"
-    await mended(store, "in-no-state", message, "delay it again until it is due")
+    await repaired(store, "in-no-state", message, "delay it again until it is due")
 
     assert (await get_one(store, job_id)).promote_at == now + HOUR
 
@@ -260,30 +210,6 @@ async def test_a_job_that_was_to_be_retried_later_does_not_run_early(
     assert await found(store) == []
 
 
-async def test_a_job_in_no_state_that_waits_for_others_is_blocked_again(
-    store: Store, hands: Hands
-) -> None:
-    job_id = await job_in(store, State.BLOCKED)
-    hands.do("ZREM", hands.of_type("blocked"), job_id)
-
-    repair = "block it again, as it waits for others"
-    await mended(store, "in-no-state", f"job {job_id} is in no state", repair)
-
-    assert await state_of(store, job_id) is State.BLOCKED
-
-
-async def test_a_lost_run_is_run_again(store: Store, hands: Hands) -> None:
-    """It is worse to lose a job than to run it twice."""
-    job = await start_one(store, ttl="1h")
-    await store.cancel([job.id])
-    hands.do("HDEL", hands.of_type("active"), job.id)
-
-    message = f"job {job.id} is in no state"
-    await mended(store, "in-no-state", message, "put it back in line")
-
-    assert await claim_ids(store) == [job.id]
-
-
 async def test_a_lost_run_of_a_job_that_runs_at_most_once_is_not_run_again(
     store: Store, hands: Hands
 ) -> None:
@@ -293,23 +219,13 @@ async def test_a_lost_run_of_a_job_that_runs_at_most_once_is_not_run_again(
     hands.do("HDEL", hands.of_type("active"), job.id)
 
     repair = "fail it: it runs at most once, and may have"
-    await mended(store, "in-no-state", f"job {job.id} is in no state", repair)
+    await repaired(store, "in-no-state", f"job {job.id} is in no state", repair)
 
     failed = await get_one(store, job.id)
     assert failed.state is State.FAILED
     assert failed.error is not None
     assert failed.error.kind == "RunLost"
     assert await add_one(store, unique="k") != job.id
-
-
-async def test_a_job_that_runs_at_most_once_and_has_not_run_goes_back_in_line(
-    store: Store, hands: Hands
-) -> None:
-    job_id = await add_one(store, delivery="at-most-once")
-    hands.do("ZREM", hands.of_type("waiting"), job_id)
-
-    message = f"job {job_id} is in no state"
-    await mended(store, "in-no-state", message, "put it back in line")
 
 
 async def test_a_job_that_runs_at_most_once_and_was_handed_back_is_not_run_again(
@@ -328,7 +244,7 @@ async def test_a_job_that_runs_at_most_once_and_was_restarted_goes_back_in_line(
     store: Store, hands: Hands
 ) -> None:
     job_id = await job_in(store, State.FAILED, delivery="at-most-once")
-    await store.move([job_id], State.WAITING)
+    await store.move(MoveRequest([job_id], State.WAITING))
     hands.do("ZREM", hands.of_type("waiting"), job_id)
 
     await store.check(repair=True)
@@ -347,59 +263,12 @@ async def test_a_job_that_waited_for_others_still_waits_for_its_time(
     hands.do("ZREM", hands.of_type("delayed"), job_id)
 
     message = f"job {job_id} is in no state"
-    await mended(store, "in-no-state", message, "delay it again until it is due")
+    await repaired(store, "in-no-state", message, "delay it again until it is due")
 
     assert (await get_one(store, job_id)).promote_at == moment.timestamp() * 1000
 
 
 # -- in two states -------------------------------------------------------------
-
-
-async def test_a_job_that_runs_and_is_in_line_goes_on_running(
-    store: Store, hands: Hands
-) -> None:
-    job = await start_one(store)
-    hands.do("ZADD", hands.of_type("waiting"), hands.line_score(job.id), job.id)
-
-    message = f"job {job.id} is in active and in waiting"
-    await mended(store, "in-two-states", message, "keep it in active")
-
-    assert await store.get([job.id]) == [job]
-
-
-async def test_a_job_in_two_states_stays_where_its_story_ends(
-    store: Store, hands: Hands
-) -> None:
-    job_id = await job_in(store, State.COMPLETE)
-    hands.do("ZADD", hands.of_type("waiting"), hands.line_score(job_id), job_id)
-    hands.do("ZADD", hands.of_type("failed"), T0, job_id)
-
-    message = f"job {job_id} is in waiting, complete and in failed"
-    await mended(store, "in-two-states", message, "keep it in complete")
-
-
-async def test_a_run_that_has_ended_is_not_taken_for_one_that_goes_on(
-    store: Store, hands: Hands
-) -> None:
-    job = await start_one(store)
-    await store.cancel([job.id])
-    hands.do("DEL", hands.home("cancelling"))
-    await end(store, job, Retried(OOPS))
-    hands.do("HSET", hands.of_type("active"), job.id, job.token)
-
-    message = f"job {job.id} is in active and in waiting"
-    await mended(store, "in-two-states", message, "keep it in waiting")
-
-
-async def test_a_job_in_two_states_without_a_story_is_kept_where_it_runs_soonest(
-    store: Store, hands: Hands
-) -> None:
-    job_id = await add_one(store, delay="1h")
-    hands.do("ZADD", hands.of_type("waiting"), hands.line_score(job_id), job_id)
-    hands.do("ZADD", hands.of_type("blocked"), job_id, job_id)
-
-    message = f"job {job_id} is in waiting, delayed and in blocked"
-    await mended(store, "in-two-states", message, "keep it in waiting")
 
 
 async def test_a_job_in_structures_of_two_types_stays_in_its_own(
@@ -411,24 +280,10 @@ async def test_a_job_in_structures_of_two_types_stays_in_its_own(
     hands.do("ZADD", hands.of_type("complete", other), T0, job_id)
 
     message = f"job {job_id} is in waiting and in complete of {other!r}"
-    await mended(store, "in-two-states", message, "keep it in waiting")
+    await repaired(store, "in-two-states", message, "keep it in waiting")
 
 
 # -- runs ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("run", ["", "garbage", "1:2:3:w1:c.1", "x" * 16 + ":1:1:w:c"])
-async def test_a_run_that_nobody_can_hold_is_put_back_in_line(
-    store: Store, hands: Hands, run: str
-) -> None:
-    job = await start_one(store, ttl="1h", expires="1h")
-    hands.do("HSET", hands.of_type("active"), job.id, run)
-
-    message = f"job {job.id} is active with the run {run!r}, which is none that "
-    message += "anybody can hold"
-    await mended(store, "bad-run", message, "put it back in line")
-
-    assert await claim_ids(store) == [job.id]
 
 
 async def test_a_run_that_nobody_can_hold_gives_its_groups_slot_back(
@@ -444,7 +299,7 @@ async def test_a_run_that_nobody_can_hold_gives_its_groups_slot_back(
 
     assert await found(store) == []
     assert await claim_ids(store, limit=1) == [job.id]
-    await store.remove([job.id], force=True)
+    await store.remove(RemoveRequest([job.id], force=True))
     assert await claim_ids(store) == [held]
 
 
@@ -474,9 +329,186 @@ async def test_a_run_of_an_unknown_worker_is_taken_back(
         f"job {job_id} is run by worker 'w%3A1', which has no lease that could end"
         for job_id in (first, second)
     ]
-    repair = "give it one that is over, so that upkeep takes the run back"
+    repair = "give it one that is over, so that maintenance takes the run back"
     assert {finding.repair for finding in report.findings} == {repair}
     assert all(finding.repaired for finding in report.findings)
     assert await found(store) == []
     assert (await store.tend(now=await store.now())).rescued == 2
     assert await state_of(store, first) is State.WAITING
+
+
+async def hold_one(store: Store) -> tuple[int, int]:
+    """Have one job of a group run and another held back by that; return both."""
+    await store.limit("email", Limits(per_key=1), now=T0)
+    running, held = await add_many(store, 2, group="a group")
+    assert await claim_ids(store) == [running]
+    assert (await get_one(store, held)).held
+    return running, held
+
+
+# -- marks and scores ----------------------------------------------------------
+
+
+async def test_a_job_that_is_not_marked_as_living_is_marked(
+    store: Store, hands: Hands
+) -> None:
+    job_id = await add_one(store)
+    hands.mark_live(job_id, 0)
+    assert (await store.page(PageRequest())).jobs == []
+
+    message = f"job {job_id} is not marked as living, so that pages over all states "
+    await repaired(store, "count-drift", message + "leave it out", "mark it")
+
+    assert [job.id for job in (await store.page(PageRequest())).jobs] == [job_id]
+
+
+# -- attempts ------------------------------------------------------------------
+
+
+async def test_attempts_that_the_story_accounts_for_are_fine(store: Store) -> None:
+    """Someone lowered the limit, or a run ended with a request for one more."""
+    job = await start_one(store, attempts=5)
+    await end(store, job, Retried(OOPS))
+    await store.update([Change(job.id, max_attempts=1)])
+    other = await start_one(store, "sms", attempts=1)
+    await end(store, other, Retried(OOPS))
+
+    assert await found(store) == []
+
+
+# -- entries -------------------------------------------------------------------
+
+
+async def test_an_entry_in_another_type_is_taken_out(
+    store: Store, hands: Hands
+) -> None:
+    other = hands.neighbour()
+    job = await start_one(store, ttl="1h")
+    await add_one(store, other)
+    hands.do("ZADD", hands.of_type("ttl", other), T0, job.id)
+
+    message = f"job {job.id} is in active, but has an entry in ttl"
+    await repaired(store, "stray-entry", message, "take it out")
+
+    assert hands.do("ZSCORE", hands.of_type("ttl"), job.id) is not None
+
+
+async def test_a_ttl_that_nobody_watches_is_watched_again(
+    store: Store, hands: Hands
+) -> None:
+    job = await start_one(store, ttl="1h")
+    hands.do("DEL", hands.of_type("ttl"))
+
+    message = f"job {job.id} is in active and has its own time, but no entry in ttl"
+    await repaired(store, "missing-entry", message, "add it to ttl")
+
+    deadline = hands.do("ZSCORE", hands.of_type("ttl"), job.id)
+    assert abs(deadline - await store.now() - HOUR) < 60_000
+
+
+# -- unique keys ---------------------------------------------------------------
+
+
+async def test_a_unique_key_held_by_a_job_that_ended_goes_to_the_open_one(
+    store: Store, hands: Hands
+) -> None:
+    ended = await job_in(store, State.COMPLETE, unique="k")
+    job_id = await add_one(store, unique="k")
+    hands.do("HSET", hands.of_type("unique"), "k", f"{ended}:0")
+
+    assert ("unique-drift", job_id) in await found(store, repair=True)
+
+    assert await found(store) == []
+    assert hands.do("HGET", hands.of_type("unique"), "k") == f"{job_id}:0".encode()
+
+
+async def test_two_open_jobs_with_one_unique_key_are_left_to_a_person(
+    store: Store, hands: Hands
+) -> None:
+    first = await add_one(store, unique="k")
+    hands.do("DEL", hands.of_type("unique"))
+    second = await add_one(store, unique="k")
+
+    message = f"job {first} and job {second} both have the unique key 'k'"
+    await left_alone(store, hands, "two-unique", message)
+
+    await store.cancel([second])
+    assert await found(store, repair=True) == [("unique-drift", first)]
+    assert await found(store) == []
+
+
+async def test_a_unique_key_that_is_to_outlast_its_job_is_no_damage(
+    store: Store, hands: Hands
+) -> None:
+    now = await store.now()
+    await job_in(store, State.COMPLETE, unique="k", unique_for="1h", now=now)
+    gone = await job_in(store, State.COMPLETE, unique="l", unique_for="1h", now=now)
+    await store.tend(now=now)
+    hands.do("ZADD", hands.of_type("lapse"), 0, "over, and about to be freed")
+    hands.do(
+        "HSET", hands.of_type("unique"), "over, and about to be freed", f"{gone}:1"
+    )
+
+    assert await found(store) == []
+
+
+async def test_a_unique_key_waits_until_its_holders_state_is_known(
+    store: Store, hands: Hands
+) -> None:
+    """It is not known yet whether that one has ended."""
+    holder = await add_one(store, unique="k")
+    hands.do("DEL", hands.of_type("unique"))
+    other = await add_one(store, unique="k")
+    hands.do("HSET", hands.of_type("unique"), "k", f"{holder}:0")
+    hands.do("ZREM", hands.of_type("waiting"), holder)
+
+    assert await found(store, repair=True) == [("in-no-state", holder)]
+    assert await found(store) == [("two-unique", other)]
+
+
+# -- groups --------------------------------------------------------------------
+
+
+async def test_a_slot_that_nobody_has_goes_to_the_job_that_was_held(
+    store: Store, hands: Hands
+) -> None:
+    running, held = await hold_one(store)
+    [job] = await store.get([running])
+    assert job is not None
+    hands.do("HINCRBY", hands.of_type("running"), "a group", 1)
+    await end(store, job, Completed())
+    hands.do("ZREM", hands.of_type("waiting"), held)
+    hands.do("ZADD", hands.of_type("held"), hands.line_score(held), held)
+    hands.do("ZADD", hands.of_type("held:a group"), hands.line_score(held), held)
+    assert await claim_ids(store) == []
+
+    message = "group 'a group' of 'email' counts 1 running jobs, but 0 run"
+    await repaired(store, "group-drift", message, "set it to 0")
+
+    assert await claim_ids(store) == [held]
+
+
+# -- what must not be found ----------------------------------------------------
+
+
+async def test_a_job_with_everything_is_sound_in_every_state(store: Store) -> None:
+    """As it stands: nothing here is damaged."""
+    for number, state in enumerate(State):
+        await job_in(
+            store,
+            state,
+            priority=-number,
+            unique=f"key {number}",
+            unique_for="1h",
+            group="g",
+            ttl="1h",
+            expires="1h",
+            retention="1h",
+            attempts=3,
+            delivery="at-most-once",
+        )
+    [running] = (await store.page(PageRequest(State.ACTIVE))).jobs
+    await store.progress([Progress(running.id, 50)])
+    await store.cancel([running.id])
+
+    assert await found(store) == []

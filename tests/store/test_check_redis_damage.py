@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.job import Completed, Retried, State
+from kue.model.job import Completed, Retried, State
+from kue.store.contract import Store
 from kue.store.values import Limits, LogLine, Progress
+from tests.support.hands import Hands
 from tests.support.jobs import (
     OOPS,
     add_many,
@@ -17,10 +19,6 @@ from tests.support.jobs import (
     end,
     job_in,
 )
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from tests.support.hands import Hands
 
 #: Each is another story of damage, the same every time.
 SEEDS = range(12)
@@ -168,7 +166,7 @@ async def test_a_repair_leaves_nothing_that_it_says_it_can_repair(
     random = Random(seed)
     done = [spoil(hands, random) for _ in range(random.choice([1, 3, 10, 30]))]
 
-    # What is mended may bring to light what it hid: a job back from nowhere has books.
+    # A repair may reveal other damage: a job in a state again needs its entries.
     for _ in range(3):
         report = await store.check(repair=True)
         if all(finding.repaired for finding in report.findings):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.fingerprint import fingerprint
-from kue.job import Error, Failed, State
-from tests.support.hands import Hands, found, mended
+from kue.model.fingerprint import fingerprint
+from kue.model.job import Error, Failed, State
+from kue.store.contract import Store
+from kue.store.values import RemoveRequest
+from tests.support.hands import Hands, found, repaired
 from tests.support.jobs import OOPS, T0, end, job_in, start_one
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 pytestmark = [
     pytest.mark.damages,
@@ -49,7 +46,7 @@ async def test_errors_that_are_counted_wrongly_are_counted_again(
     before = await store.errors()
     hands.do(command, hands.of_type(structure), *rest)
 
-    await mended(store, *DRIFT)
+    await repaired(store, *DRIFT)
 
     assert await store.errors() == before
 
@@ -72,10 +69,10 @@ async def test_errors_that_are_counted_again_say_what_they_said(
 async def test_errors_of_no_job_are_forgotten(store: Store, hands: Hands) -> None:
     job_id = await job_in(store, State.FAILED)
     errors = hands.do("DUMP", hands.of_type("errors"))
-    await store.remove([job_id])
+    await store.remove(RemoveRequest([job_id]))
     hands.do("RESTORE", hands.of_type("errors"), 0, errors)
 
-    await mended(store, *DRIFT)
+    await repaired(store, *DRIFT)
 
     assert (await store.errors()).total == 0
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Completed, Retried, State
-from kue.settings import load
+from kue.model.job import Completed, Ending, Retried, State
+from kue.model.settings import load
 from kue.store import store_for
+from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
-from kue.store.values import Limits, LogLine, Outcome
-from tests.support.hands import Hands, found, left_alone, mended
+from kue.store.values import Limits, LogLine, Outcome, RemoveRequest
+from tests.support.engines import Engine
+from tests.support.hands import Hands, found, left_alone, repaired
 from tests.support.jobs import (
     OOPS,
     add_many,
@@ -22,11 +23,6 @@ from tests.support.jobs import (
     job_in,
     start_one,
 )
-
-if TYPE_CHECKING:
-    from kue.job import Ending
-    from kue.store.base import Store
-    from tests.support.engines import Engine
 
 pytestmark = [
     pytest.mark.damages,
@@ -138,18 +134,9 @@ async def test_a_structure_that_would_expire_is_kept(
     assert hands.do("EXPIRE", key, 1000)
 
     message = f"key {key} has a time to live, after which it would be lost"
-    await mended(store, "expiring-key", message, "keep it")
+    await repaired(store, "expiring-key", message, "keep it")
 
     assert hands.do("TTL", key) == -1
-
-
-async def test_a_record_that_would_expire_is_kept(store: Store, hands: Hands) -> None:
-    job_id = await add_one(store)
-    key = hands.record(job_id)
-    hands.do("EXPIRE", key, 1000)
-
-    message = f"key {key} has a time to live, after which it would be lost"
-    await mended(store, "expiring-key", message, "keep it")
 
 
 async def test_what_is_kept_for_a_while_only_may_expire(
@@ -169,33 +156,6 @@ async def test_what_is_kept_for_a_while_only_may_expire(
 # -- counters ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["0", "many", None])
-async def test_ids_that_would_be_given_out_again_are_not(
-    store: Store, hands: Hands, value: str | None
-) -> None:
-    ids = await add_many(store, 3)
-    sequence = ids[-1] // hands.shards
-    if value is None:
-        hands.do("DEL", hands.home("ids"))
-    else:
-        hands.do("SET", hands.home("ids"), value)
-
-    message = f"the last of ids is {value or 0}, but a job has {sequence}"
-    await mended(store, "ids-behind", message, f"set it to {sequence}")
-
-    assert await add_one(store) > ids[-1]
-
-
-async def test_a_fence_that_would_be_given_out_again_is_not(
-    store: Store, hands: Hands
-) -> None:
-    job = await start_one(store)
-    hands.do("SET", hands.home("fence"), 1)
-
-    message = f"the last of fence is 1, but a run has {job.fence}"
-    await mended(store, "fence-behind", message, f"set it to {job.fence}")
-
-
 async def test_a_type_that_was_forgotten_is_known_again(
     store: Store, hands: Hands
 ) -> None:
@@ -204,7 +164,7 @@ async def test_a_type_that_was_forgotten_is_known_again(
     assert await store.types() == []
 
     message = "type 'a: type' has jobs, but is not among the types"
-    await mended(store, "unknown-type", message, "add it")
+    await repaired(store, "unknown-type", message, "add it")
 
     assert await store.types() == ["a: type"]
 
@@ -216,17 +176,7 @@ async def test_a_type_that_maintenance_does_not_look_at_is_looked_at_again(
     hands.do("DEL", hands.home("agenda", "a: type"))
 
     message = "type 'a: type' has jobs, but maintenance does not look at it"
-    await mended(store, "unknown-type", message, "have it looked at")
-
-
-async def test_what_upkeep_cannot_carry_is_taken_from_the_outbox(
-    store: Store, hands: Hands
-) -> None:
-    await add_one(store)
-    hands.do("HSET", hands.home("outbox"), "end:x:y", "complete")
-
-    message = "the outbox has 'end:x:y', which upkeep cannot carry to any job"
-    await mended(store, "stray-entry", message, "take it out")
+    await repaired(store, "unknown-type", message, "have it looked at")
 
 
 # -- as a whole ----------------------------------------------------------------
@@ -359,7 +309,7 @@ async def test_a_busy_store_is_sound_at_every_moment(
             await add_many(other_store, 3, unique="k", expires="1s", now=now)
             await add_many(other_store, 3, ttl="1s", retention="1s", now=now)
             await other_store.cancel(ids[8:])
-            await other_store.remove(ids[6:8], force=True)
+            await other_store.remove(RemoveRequest(ids[6:8], force=True))
 
     async def work(number: int) -> None:
         while not stop.is_set():

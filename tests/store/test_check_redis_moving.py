@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from kue.job import State
+from kue.model.job import State
+from kue.store.contract import Store
 from kue.store.redis.store import RedisStore
 from kue.store.values import Change
 from tests.support.hands import Hands, found, only
 from tests.support.jobs import add_one, state_of
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+#: Is called with each script and its arguments before it runs.
+Meddle = Callable[[str, tuple[Any, ...]], Awaitable[None]]
 
-    from kue.store.base import Store
-
-    #: Is told of each script before it runs, with its arguments.
-    Meddle = Callable[[str, tuple[Any, ...]], Awaitable[None]]
 
 pytestmark = [
     pytest.mark.damages,
@@ -29,13 +27,13 @@ pytestmark = [
 def meddle(monkeypatch: pytest.MonkeyPatch, store: Store, act: Meddle) -> None:
     """Have *act* happen right before a script of the check reaches Redis."""
     assert isinstance(store, RedisStore)
-    run = store._run
+    run = store._db.run
 
     async def run_after(shard: int, script: str, *args: Any, **options: Any) -> Any:
         await act(script, args)
         return await run(shard, script, *args, **options)
 
-    monkeypatch.setattr(store, "_run", run_after)
+    monkeypatch.setattr(store._db, "run", run_after)
 
 
 @pytest.mark.parametrize("kind", ["job", "key", "unknown key"])
@@ -53,7 +51,7 @@ async def test_a_suspicion_that_has_passed_is_no_finding(
         hands.do("EXPIRE", hands.record(job_id), 1000)
     else:
         hands.do("SET", hands.home("nonsense"), "x")
-    # Unknown keys are looked at once: their names tell the first time.
+    # Unknown keys are looked at once: their names are proof.
     subject, last = {
         "job": (job_id, 2),
         "key": (f"job:{job_id}", 2),
@@ -63,7 +61,7 @@ async def test_a_suspicion_that_has_passed_is_no_finding(
 
     async def put_right(script: str, args: tuple[Any, ...]) -> None:
         nonlocal looks
-        looks += script == "inspect" and subject in args
+        looks += script == "doctor_inspect" and subject in args
         if looks == last:
             hands.mark_live(job_id, 1)
             hands.do("PERSIST", hands.record(job_id))
@@ -86,7 +84,7 @@ async def test_a_job_that_moves_under_a_repair_is_looked_at_anew(
     hands.mark_live(job_id, 0)
 
     async def cancel(script: str, args: tuple[Any, ...]) -> None:
-        if script == "mend":
+        if script == "doctor_repair":
             await other_store.cancel([job_id])
 
     meddle(monkeypatch, store, cancel)
@@ -109,7 +107,7 @@ async def test_a_job_that_never_holds_still_is_left_for_the_next_check(
 
     async def edit(script: str, args: tuple[Any, ...]) -> None:
         nonlocal priority
-        if script == "mend":
+        if script == "doctor_repair":
             priority += 1
             await other_store.update([Change(job_id, priority=priority)])
 

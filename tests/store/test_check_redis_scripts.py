@@ -1,17 +1,16 @@
-"""``inspect.lua`` and ``mend.lua``: a repair rests on what is still so."""
+"""``doctor_inspect`` and ``doctor_repair``: a repair rests on what is still so."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from kue.store.contract import Store
 from kue.store.redis.scripts import load
+from kue.store.values import RenewRequest
+from tests.support.hands import Hands
 from tests.support.jobs import add_one, start_one
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from tests.support.hands import Hands
 
 pytestmark = [
     pytest.mark.damages,
@@ -25,7 +24,7 @@ def run(hands: Hands, script: str, *args: Any) -> Any:
 
 
 def look(hands: Hands, job_id: int) -> tuple[bytes, list[bytes]]:
-    [_, [digest, facts]] = run(hands, "inspect", 3, "job", job_id, 0)
+    [_, [digest, facts]] = run(hands, "doctor_inspect", 3, "job", job_id, 0)
     return digest, facts
 
 
@@ -36,7 +35,7 @@ async def test_a_repair_is_carried_out_while_nothing_has_changed(
     digest, _ = look(hands, job_id)
 
     command = (3, "DEL", "a", "b")
-    assert run(hands, "mend", digest, 3, "job", job_id, 0, *command) == b"done"
+    assert run(hands, "doctor_repair", digest, 3, "job", job_id, 0, *command) == b"done"
 
 
 @pytest.mark.parametrize("command", ["ZADD", "ZREM"])
@@ -49,7 +48,7 @@ async def test_a_repair_is_not_carried_out_when_the_job_has_moved(
     before = hands.everything()
 
     words = [command, hands.of_type("waiting"), *([1] * (command == "ZADD")), job_id]
-    word = run(hands, "mend", digest, 3, "job", job_id, 0, len(words), *words)
+    word = run(hands, "doctor_repair", digest, 3, "job", job_id, 0, len(words), *words)
 
     assert word == b"changed"
     assert hands.everything() == before
@@ -62,7 +61,9 @@ async def test_a_repair_stops_at_what_redis_refuses(store: Store, hands: Hands) 
     after_that = (3, "ZREM", hands.of_type("waiting"), job_id)
     before = hands.everything()
 
-    word = run(hands, "mend", digest, 3, "job", job_id, 0, *refused, *after_that)
+    word = run(
+        hands, "doctor_repair", digest, 3, "job", job_id, 0, *refused, *after_that
+    )
 
     assert word == b"refused"
     assert hands.everything() == before
@@ -71,10 +72,10 @@ async def test_a_repair_stops_at_what_redis_refuses(store: Store, hands: Hands) 
 async def test_what_changes_all_the_time_does_not_change_the_digest(
     store: Store, hands: Hands
 ) -> None:
-    """A worker beats and its job says how far it is: that must not stop a repair."""
+    """Heartbeats and progress must not stop a repair."""
     job = await start_one(store, ttl="1h")
     digest, facts = look(hands, job.id)
-    await store.renew("w1", lease=20_000)
+    await store.renew(RenewRequest("w1", lease=20_000))
     hands.do("ZADD", hands.of_type("ttl"), 5, job.id)
 
     assert look(hands, job.id) == (digest, facts)
@@ -87,7 +88,7 @@ async def test_several_things_are_looked_at_in_one_call(
 
     [now, *seen] = run(
         hands,
-        "inspect",
+        "doctor_inspect",
         *(2, "value", "ids"),
         *(3, "unique", "email", "k"),
         *(2, "groups", "email"),

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.job import State
-from tests.support.hands import Hands, found, left_alone, mended
+from kue.model.job import State
+from kue.store.contract import Store
+from kue.store.values import RemoveRequest
+from tests.support.hands import Hands, found, left_alone, repaired
 from tests.support.jobs import add_one, state_of
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 pytestmark = [
     pytest.mark.damages,
@@ -47,7 +44,7 @@ async def test_an_end_that_is_still_in_the_outbox_is_no_damage(
     store: Store, hands: Hands
 ) -> None:
     parent, child = await chain(store, hands)
-    await store.remove([parent])
+    await store.remove(RemoveRequest([parent]))
     assert hands.do(
         "HEXISTS", hands.of_shard("outbox", parent), f"end:{child}:{parent}"
     )
@@ -87,4 +84,4 @@ async def test_a_job_of_another_shard_in_line_is_taken_out(
     hands.do("ZADD", hands.of_type("waiting"), 1, job_id + 1)
 
     message = f"job {job_id + 1} is in email:waiting, but there can be no such job here"
-    await mended(store, "no-record", message, "take it out")
+    await repaired(store, "no-record", message, "take it out")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue import policy
-from kue.job import MAX_PRIORITY, MIN_PRIORITY, Retried, Run, State
-from kue.store.values import MAX_BATCH, Claim
+from kue.model import retry_policy
+from kue.model.job import MAX_PRIORITY, MIN_PRIORITY, Retried, Run, State
+from kue.store.contract import Store
+from kue.store.values import MAX_BATCH, Claim, ClaimRequest
+from tests.support.engines import Engine
 from tests.support.jobs import (
     MINUTE,
     OOPS,
@@ -28,17 +28,13 @@ from tests.support.jobs import (
     take,
 )
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from tests.support.engines import Engine
-
 
 async def test_a_claimed_job_is_active_with_a_token(store: Store) -> None:
     """D-3: state, worker, start and attempt change together."""
     job_id = await add_one(store, data={"n": 1}, attempts=3)
 
     claimed = await store.claim(
-        ["email"], 1, worker="w1", claim=Claim("lane", 7), now=T0 + 5
+        ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 7)), now=T0 + 5
     )
 
     [job] = claimed.jobs
@@ -155,7 +151,9 @@ async def test_nothing_asked_for_is_nothing_taken(store: Store) -> None:
     await add_one(store)
 
     assert await claim_ids(store, limit=0) == []
-    empty = await store.claim([], 5, worker="w1", claim=Claim("lane", 1), now=T0)
+    empty = await store.claim(
+        ClaimRequest([], 5, worker="w1", claim=Claim("lane", 1)), now=T0
+    )
     assert empty.jobs == []
     assert await count_of(store) == {State.WAITING: 1}
 
@@ -194,7 +192,7 @@ async def test_attempts_are_counted_when_a_run_starts(store: Store) -> None:
     for _ in range(3):
         job = await claim_one(store)
         numbers.append(job.attempts)
-        await end(store, job, policy.after_error(job, OOPS))
+        await end(store, job, retry_policy.after_error(job, OOPS))
 
     assert numbers == [1, 2, 3]
     assert await count_of(store) == {State.FAILED: 1}
@@ -264,7 +262,7 @@ async def test_a_job_past_its_life_fails_instead_of_being_handed_out(
     assert await claim_ids(store, now=T0 + MINUTE + 1) == [good]
 
     job = await get_one(store, old)
-    assert (job.state, job.error) == (State.FAILED, policy.EXPIRED)
+    assert (job.state, job.error) == (State.FAILED, retry_policy.EXPIRED)
     assert (job.attempts, job.worker, job.failed_at) == (0, None, T0 + MINUTE + 1)
     [line] = job.history
     assert (line.token, line.outcome, line.run) == ("", "failed", None)

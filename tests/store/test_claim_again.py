@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from kue.job import Completed, Job, Retried, State
-from kue.store.values import Claim, Outcome, Word
+from kue.model.job import Completed, Job, Retried, State
+from kue.store.contract import Store
+from kue.store.values import (
+    Claim,
+    ClaimRequest,
+    Outcome,
+    PageRequest,
+    RemoveRequest,
+    Result,
+)
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -19,9 +26,6 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import lose_worker
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 TYPES = ["email", "sms", "video"]
 
 
@@ -29,7 +33,7 @@ async def ask(
     store: Store, seq: int, *, lane: str = "lane", limit: int = 3, now: int = T0
 ) -> list[Job]:
     claimed = await store.claim(
-        TYPES, limit, worker="w1", claim=Claim(lane, seq), now=now
+        ClaimRequest(TYPES, limit, worker="w1", claim=Claim(lane, seq)), now=now
     )
     return claimed.jobs
 
@@ -46,7 +50,7 @@ async def test_the_same_claim_again_answers_with_the_same_jobs(store: Store) -> 
         first, key=lambda job: job.id
     )
     assert len(first) == 6
-    assert len((await store.page(State.WAITING)).jobs) == 3
+    assert len((await store.page(PageRequest(State.WAITING))).jobs) == 3
 
 
 async def test_a_repeat_takes_nothing_that_came_since(store: Store) -> None:
@@ -70,7 +74,7 @@ async def test_a_repeat_leaves_out_what_has_ended(store: Store) -> None:
 async def test_a_repeat_leaves_out_what_was_removed(store: Store) -> None:
     await add_many(store, 2)
     gone, running = await ask(store, 1)
-    await store.remove([gone.id], force=True, now=T0)
+    await store.remove(RemoveRequest([gone.id], force=True), now=T0)
 
     assert await ask(store, 1) == [running]
 
@@ -156,7 +160,7 @@ async def test_ten_claimers_drain_a_thousand_jobs_each_exactly_once(
             words = await holder.settle(
                 [Outcome(job, Completed()) for job in jobs], now=T0
             )
-            assert set(words) == {Word.DONE}
+            assert set(words) == {Result.DONE}
             seq += 1
             jobs = await ask(holder, seq, lane=f"lane {number}", limit=20)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.schedule import every
-from kue.store.values import Limits
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.model.schedule import every
+from kue.store.contract import Store
+from kue.store.values import Limits, PauseRequest, RemoveRequest
 from tests.support.jobs import (
     DAY,
     MINUTE,
@@ -22,9 +21,6 @@ from tests.support.jobs import (
     job_in,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 
 async def test_an_empty_store_has_no_types(store: Store) -> None:
@@ -43,7 +39,7 @@ async def test_types_are_sorted(store: Store) -> None:
 
 async def test_a_type_is_remembered_when_its_jobs_are_gone(store: Store) -> None:
     job_id = await add_one(store)
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
 
     assert await store.types() == ["email"]
     assert await count_of(store) == {}
@@ -60,7 +56,7 @@ async def test_a_type_that_was_idle_for_a_day_is_forgotten_until_it_is_used_agai
 ) -> None:
     """R-16: the list of types only grew."""
     job_id = await add_one(store)
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
     await add_one(store, "sms", delay="10d")
     await tend(store, T0)
     assert await store.types() == ["email", "sms"]
@@ -79,11 +75,11 @@ async def test_a_type_that_someone_thought_of_is_not_forgotten(
     store: Store, reason: str
 ) -> None:
     job_id = await add_one(store, "a type")
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
     if reason == "limit":
         await store.limit("a type", Limits(rate=1), now=T0)
     elif reason == "pause":
-        await store.pause("a type", now=T0)
+        await store.pause(PauseRequest("a type"), now=T0)
     else:
         first_at = T0 + 100 * DAY
         await store.schedule(every("s", "1h", draft("a type"), first_at=first_at))
@@ -96,7 +92,7 @@ async def test_a_type_that_someone_thought_of_is_not_forgotten(
 async def test_a_type_in_use_is_not_forgotten(store: Store) -> None:
     for day in range(4):
         job_id = await add_one(store, now=T0 + day * DAY)
-        await store.remove([job_id], now=T0 + day * DAY)
+        await store.remove(RemoveRequest([job_id]), now=T0 + day * DAY)
         await tend(store, T0 + day * DAY)
 
     assert await store.types() == ["email"]
@@ -131,7 +127,7 @@ async def test_counts_follow_every_move(store: Store) -> None:
     jobs = await claim(store, limit=3)
     await end(store, jobs[0], Completed())
     await store.cancel([jobs[1].id], now=T0)
-    await store.remove([jobs[2].id], force=True, now=T0)
+    await store.remove(RemoveRequest([jobs[2].id], force=True), now=T0)
     await tend(store)
 
     assert await count_of(store) == {

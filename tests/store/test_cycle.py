@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.job import Completed, Job, Released, Retried, State
-from kue.store.values import MAX_BATCH, Claim, Claimed, Limits, Outcome, Word
+from kue.model.job import Completed, Job, Released, Retried, State
+from kue.store.contract import Store
+from kue.store.values import (
+    MAX_BATCH,
+    Claim,
+    Claimed,
+    ClaimRequest,
+    Limits,
+    Outcome,
+    RemoveRequest,
+    Result,
+)
 from tests.support.jobs import (
     MINUTE,
     OOPS,
@@ -21,9 +29,6 @@ from tests.support.jobs import (
     state_of,
 )
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 TYPES = ["email", "sms", "video"]
 
 
@@ -34,14 +39,11 @@ async def turn(
     *,
     limit: int = 10,
     now: int = T0,
-) -> tuple[list[Word], Claimed]:
+) -> tuple[list[Result], Claimed]:
     """Complete *runs* and ask for more."""
     return await store.cycle(
         [Outcome(job, Completed()) for job in runs],
-        TYPES,
-        limit,
-        worker="w1",
-        claim=Claim("lane", seq),
+        ClaimRequest(TYPES, limit, worker="w1", claim=Claim("lane", seq)),
         now=now,
     )
 
@@ -53,7 +55,7 @@ async def test_a_cycle_ends_runs_and_starts_others(store: Store) -> None:
 
     words, claimed = await turn(store, first, 1, now=T0 + 3)
 
-    assert words == [Word.DONE] * 4
+    assert words == [Result.DONE] * 4
     assert len(claimed.jobs) == 2
     assert claimed.now == T0 + 3
     assert {job.state for job in await store.get([job.id for job in first]) if job} == {
@@ -77,7 +79,7 @@ async def test_a_cycle_with_no_room_is_a_settle(store: Store) -> None:
 
     words, claimed = await turn(store, [job], 1, limit=0)
 
-    assert (words, claimed.jobs) == ([Word.DONE], [])
+    assert (words, claimed.jobs) == ([Result.DONE], [])
     assert await count_of(store) == {State.COMPLETE: 1, State.WAITING: 1}
 
 
@@ -86,14 +88,11 @@ async def test_what_a_cycle_puts_back_it_may_take_again(store: Store) -> None:
 
     words, claimed = await store.cycle(
         [Outcome(job, Retried(OOPS))],
-        ["email"],
-        1,
-        worker="w1",
-        claim=Claim("lane", 1),
+        ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 1)),
         now=T0,
     )
 
-    assert words == [Word.DONE]
+    assert words == [Result.DONE]
     assert [(again.id, again.attempts) for again in claimed.jobs] == [(job.id, 2)]
 
 
@@ -104,7 +103,7 @@ async def test_a_slot_freed_by_a_cycle_is_filled_by_it(store: Store) -> None:
 
     words, claimed = await turn(store, [job], 1)
 
-    assert words == [Word.DONE]
+    assert words == [Result.DONE]
     assert [next_.id for next_ in claimed.jobs] == [ids[1]]
 
 
@@ -117,8 +116,8 @@ async def test_a_repeated_cycle_answers_with_the_same_jobs(store: Store) -> None
 
     words_again, claimed_again = await turn(store, runs, 1, limit=3, now=T0 + 1)
 
-    assert words == [Word.DONE] * 3
-    assert words_again == [Word.ALREADY] * 3
+    assert words == [Result.DONE] * 3
+    assert words_again == [Result.ALREADY] * 3
     assert sorted(job.token for job in claimed_again.jobs) == sorted(
         job.token for job in claimed.jobs
     )
@@ -137,23 +136,23 @@ async def test_a_cycle_older_than_the_last_of_its_lane_takes_nothing(
 
 async def test_words_come_in_the_order_asked_whatever_the_types(store: Store) -> None:
     runs = [await start_one(store, type) for type in TYPES]
-    await store.remove([runs[1].id], force=True, now=T0)
+    await store.remove(RemoveRequest([runs[1].id], force=True), now=T0)
     await turn(store, [runs[2]], 1)
 
     words, _ = await turn(store, runs, 2)
 
-    assert words == [Word.DONE, Word.GONE, Word.ALREADY]
+    assert words == [Result.DONE, Result.GONE, Result.ALREADY]
 
 
 async def test_a_cycle_claims_though_all_it_ends_was_lost(store: Store) -> None:
     """U-9: one refused ending does not cost the worker its next job."""
     job = await start_one(store)
-    await store.remove([job.id], force=True, now=T0)
+    await store.remove(RemoveRequest([job.id], force=True), now=T0)
     fresh = await add_one(store)
 
     words, claimed = await turn(store, [job], 1)
 
-    assert words == [Word.GONE]
+    assert words == [Result.GONE]
     assert [got.id for got in claimed.jobs] == [fresh]
 
 
@@ -162,10 +161,7 @@ async def test_a_cycle_tells_when_there_may_be_more(store: Store) -> None:
 
     _, claimed = await store.cycle(
         [Outcome(job, Released(MINUTE))],
-        ["email"],
-        1,
-        worker="w1",
-        claim=Claim("lane", 1),
+        ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 1)),
         now=T0,
     )
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
-from kue import policy
-from kue.job import Completed, Ending, Job, Released, Retried, State
-from kue.store.values import Outcome, Word
+from kue.model import retry_policy
+from kue.model.job import Completed, Ending, Job, Released, Retried, State
+from kue.store.contract import Store
+from kue.store.values import Outcome, RenewRequest, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -24,9 +24,6 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import lose_worker, pass_time, tend
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 LEASE = 10 * SECOND
 
 
@@ -38,14 +35,14 @@ async def test_a_zombie_wakes_up_and_harms_nobody(store: Store) -> None:
     heir = await claim_one(store, worker="heir", now=now)
     assert heir.fence > zombie.fence
 
-    beat = await store.renew("zombie", runs=[zombie], now=now)
+    beat = await store.renew(RenewRequest("zombie", runs=[zombie]), now=now)
     assert beat.lost == [zombie.id]
     words = await store.settle(
         [Outcome(zombie, Completed("zombie")), Outcome(heir, Completed("heir"))],
         now=now,
     )
 
-    assert words == [Word.LOST, Word.DONE]
+    assert words == [Result.LOST, Result.DONE]
     assert (await get_one(store, zombie.id)).result == "heir"
 
 
@@ -75,7 +72,7 @@ async def test_a_job_that_always_fails_runs_as_often_as_it_may(store: Store) -> 
     while jobs := await claim(store):
         runs += len(jobs)
         for job in jobs:
-            await end(store, job, policy.after_error(job, OOPS))
+            await end(store, job, retry_policy.after_error(job, OOPS))
 
     assert runs == 4
     assert await count_of(store) == {State.FAILED: 1}
@@ -88,12 +85,12 @@ async def test_a_job_that_kills_every_worker_is_stopped(store: Store) -> None:
     for _ in range(20):
         for job in await claim(store, now=now):
             runs += 1
-            if policy.runs_alone(job):
+            if retry_policy.runs_alone(job):
                 await store.begin(job, alone=True, now=now)
         await pass_time(store, now, now + LEASE + 1)
         now += LEASE + 1
 
-    assert runs == policy.MAX_STALLS + 1
+    assert runs == retry_policy.MAX_STALLS + 1
     assert await count_of(store) == {State.FAILED: 1}
 
 
@@ -154,7 +151,7 @@ async def test_every_job_ends_once_whatever_happens_on_the_way(store: Store) -> 
             endings: list[Ending] = [Completed(turn), Retried(OOPS, 100), Released(50)]
             ending = chance.choice(endings)
             word = await end(store, job, ending, now=now)
-            if word is Word.DONE and isinstance(ending, Completed):
+            if word is Result.DONE and isinstance(ending, Completed):
                 accepted.append(job.id)
         if chance.random() < 0.3:
             await tend(store, now)
@@ -162,7 +159,7 @@ async def test_every_job_ends_once_whatever_happens_on_the_way(store: Store) -> 
         now += 3 * SECOND
         await tend(store, now)
         for job in await claim(store, limit=10, worker="last", now=now):
-            if await end(store, job, Completed(), now=now) is Word.DONE:
+            if await end(store, job, Completed(), now=now) is Result.DONE:
                 accepted.append(job.id)
 
     ended = await count_of(store)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.store.values import MAX_BATCH, Outcome, Word
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.store.contract import Store
+from kue.store.values import MAX_BATCH, MoveRequest, Outcome, RemoveRequest, Result
+from tests.support.hands import Hands
 from tests.support.jobs import (
     T0,
     add,
@@ -21,10 +21,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from tests.support.hands import Hands
 
 pytestmark = pytest.mark.parametrize("engine", ["redis"], indirect=True)
 
@@ -130,7 +126,7 @@ async def test_jobs_that_wait_do_not_slow_down_those_nobody_waits_for(
     before = hands.commands()
     words = await store.settle([Outcome(job, Completed()) for job in second], now=T0)
 
-    assert words == [Word.DONE] * 200
+    assert words == [Result.DONE] * 200
     assert hands.commands() - before <= usual + 3
     assert await state_of(store, child) is State.BLOCKED
 
@@ -148,14 +144,17 @@ async def test_blocked_jobs_with_many_parents_are_changed_a_few_at_a_time(
     if verb == "cancel":
         words = {reply.word for reply in await store.cancel(ids, now=T0)}
     elif verb == "remove":
-        words = {reply.word for reply in await store.remove(ids, now=T0)}
+        words = {reply.word for reply in await store.remove(RemoveRequest(ids), now=T0)}
     elif verb == "move":
-        words = {reply.word for reply in await store.move(ids, State.WAITING, now=T0)}
+        words = {
+            reply.word
+            for reply in await store.move(MoveRequest(ids, State.WAITING), now=T0)
+        }
     else:
-        words = {Word.DONE}
+        words = {Result.DONE}
         while await store.clear("child", [State.BLOCKED], now=T0):
             pass
 
-    assert words == {Word.DONE}
+    assert words == {Result.DONE}
     assert hands.scripts() - scripts >= 4
     assert (await count_of(store, "child")).get(State.BLOCKED, 0) == 0

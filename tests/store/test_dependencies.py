@@ -8,11 +8,13 @@ tends before it looks.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.job import Cancelled, Completed, Ending, Failed, Job, Retried, State
+from kue.model.job import Cancelled, Completed, Ending, Failed, Job, Retried, State
+from kue.store.contract import Store
+from kue.store.values import MoveRequest, RemoveRequest, RenewRequest
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -29,9 +31,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import lose_worker, tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 #: Enough types that some of them live on different shards.
 TYPES = ["email", "sms", "video", "report", "page", "thumbnail"]
@@ -148,7 +147,7 @@ async def test_a_failed_parent_keeps_its_child_waiting_until_it_is_retried(
     await finish(store, parent, Failed(OOPS))
     assert await state_of(store, child) is State.BLOCKED
 
-    await store.move([parent.id], State.WAITING, now=T0)
+    await store.move(MoveRequest([parent.id], State.WAITING), now=T0)
     await finish(store, await claim_one(store, "parent"))
 
     assert await state_of(store, child) is State.WAITING
@@ -210,7 +209,7 @@ async def test_removing_a_parent_cancels_all_that_wait_for_it(
     grandchild = await add_after(store, child, type="video")
     other = await add_after(store, parent, type="report", after_any=True)
 
-    await store.remove([parent], force=True, now=T0)
+    await store.remove(RemoveRequest([parent], force=True), now=T0)
     await tend(store)
 
     assert await state_of(store, child) is State.CANCELLED
@@ -231,7 +230,7 @@ async def test_clearing_parents_cancels_all_that_wait_for_them(store: Store) -> 
 async def test_a_child_that_expires_is_not_released(store: Store) -> None:
     parent = await start_one(store, "parent")
     child = await add_after(store, parent.id, expires="1m")
-    await store.renew("w1", lease=HOUR, now=T0)
+    await store.renew(RenewRequest("w1", lease=HOUR), now=T0)
     late = T0 + MINUTE + 1
     await tend(store, late)
     assert await state_of(store, child) is State.FAILED
@@ -288,7 +287,7 @@ async def test_the_moment_a_blocked_job_was_given_stays_what_it_is(
 
     await finish(store, early, now=T0 + SECOND)
     assert (await get_one(store, first)).promote_at == T0 + MINUTE
-    await store.renew("w1", lease=HOUR, now=T0 + SECOND)
+    await store.renew(RenewRequest("w1", lease=HOUR), now=T0 + SECOND)
     await finish(store, late, now=T0 + 2 * MINUTE)
 
     assert await state_of(store, second) is State.WAITING
@@ -308,7 +307,7 @@ async def test_a_blocked_job_does_not_start_at_its_time_alone(store: Store) -> N
 async def test_a_child_that_was_removed_is_not_brought_back(store: Store) -> None:
     parent = await start_one(store, "parent")
     child = await add_after(store, parent.id)
-    await store.remove([child], now=T0)
+    await store.remove(RemoveRequest([child]), now=T0)
 
     await finish(store, parent)
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from kue.fingerprint import MAX_LINE, fingerprint
-from kue.job import Cancelled, Completed, Error, Failed, Retried, State
-from kue.policy import EXPIRED, TTL_EXCEEDED
-from kue.settings import Keep
-from kue.store.values import MAX_ERRORS, Outcome, Word
+from kue.model.fingerprint import MAX_LINE, fingerprint
+from kue.model.job import Cancelled, Completed, Error, Failed, Retried, State
+from kue.model.retry_policy import EXPIRED, TTL_EXCEEDED
+from kue.model.settings import Keep
+from kue.store.contract import Store
+from kue.store.values import (
+    MAX_ERRORS,
+    MoveRequest,
+    Outcome,
+    RemoveRequest,
+    RenewRequest,
+    Result,
+)
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -26,11 +35,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import KEEP_ALL, lose_worker, tend
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kue.store.base import Store
 
 #: Types on several shards, where there are several.
 TYPES = ("email", "sms", "video", "a:{b}%41 é")
@@ -56,7 +60,7 @@ async def fail(
     **more: Any,
 ) -> int:
     job = await start_one(store, type, now=now, **more)
-    assert await end(store, job, Failed(error), now=now) is Word.DONE
+    assert await end(store, job, Failed(error), now=now) is Result.DONE
     return job.id
 
 
@@ -169,13 +173,13 @@ async def test_an_ending_that_is_repeated_counts_once(store: Store) -> None:
     words = [await end(store, job, Failed(OOPS)) for _ in range(3)]
     words += await store.settle([Outcome(job, Failed(OOPS))] * 2, now=T0)
 
-    assert words == [Word.DONE] + [Word.ALREADY] * 4
+    assert words == [Result.DONE] + [Result.ALREADY] * 4
     assert await counts(store) == {("email", "oops"): 1}
 
 
 async def test_a_job_that_fails_again_counts_once(store: Store) -> None:
     job_id = await fail(store)
-    await store.move([job_id], State.WAITING, now=T0)
+    await store.move(MoveRequest([job_id], State.WAITING), now=T0)
     [job] = await claim(store)
     await end(store, job, Failed(TIMEOUT))
 
@@ -185,12 +189,12 @@ async def test_a_job_that_fails_again_counts_once(store: Store) -> None:
 async def test_a_job_with_a_long_story_is_counted(store: Store) -> None:
     job_id = await fail(store)
     for _ in range(25):
-        await store.move([job_id], State.WAITING, now=T0)
+        await store.move(MoveRequest([job_id], State.WAITING), now=T0)
         [job] = await claim(store)
         await end(store, job, Failed(OOPS))
 
     assert await counts(store) == {("email", "oops"): 1}
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
     assert await counts(store) == {}
 
 
@@ -218,7 +222,7 @@ async def test_a_job_that_a_claim_finds_expired_is_counted(store: Store) -> None
 async def test_a_job_whose_ttl_passed_is_counted(store: Store) -> None:
     await start_one(store, ttl="1m")
 
-    await store.renew("w1", now=T0 + MINUTE)
+    await store.renew(RenewRequest("w1"), now=T0 + MINUTE)
     await tend(store, T0 + MINUTE + 1)
 
     assert await counts(store) == {("email", TTL_EXCEEDED.message): 1}
@@ -237,15 +241,15 @@ async def test_a_job_that_lost_its_worker_for_good_is_counted(store: Store) -> N
 
 
 async def retry(store: Store, job_id: int) -> None:
-    await store.move([job_id], State.WAITING, now=T0)
+    await store.move(MoveRequest([job_id], State.WAITING), now=T0)
 
 
 async def delay(store: Store, job_id: int) -> None:
-    await store.move([job_id], State.DELAYED, at=T0 + HOUR, now=T0)
+    await store.move(MoveRequest([job_id], State.DELAYED, at=T0 + HOUR), now=T0)
 
 
 async def remove(store: Store, job_id: int) -> None:
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
 
 
 async def clear(store: Store, job_id: int) -> None:
@@ -319,7 +323,7 @@ async def test_what_is_refused_changes_no_count(store: Store) -> None:
     job_id = await fail(store)
 
     await store.cancel([job_id], now=T0)
-    await store.remove([job_id], states=[State.COMPLETE], now=T0)
+    await store.remove(RemoveRequest([job_id], states=[State.COMPLETE]), now=T0)
     await store.clear("email", [State.COMPLETE], now=T0)
 
     assert await counts(store) == {("email", "oops"): 1}

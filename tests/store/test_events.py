@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import pytest
 
-from kue import policy
-from kue.draft import draft
-from kue.events import Event, Kind
-from kue.job import (
+from kue.model import retry_policy
+from kue.model.draft import draft
+from kue.model.events import Event, Kind
+from kue.model.job import (
     Cancelled,
     Completed,
     Ending,
@@ -19,8 +20,9 @@ from kue.job import (
     Stalled,
     State,
 )
-from kue.settings import Keep
-from kue.store.values import Change, Progress
+from kue.model.settings import Keep
+from kue.store.contract import Events, Store
+from kue.store.values import Change, MoveRequest, Progress, RemoveRequest
 from tests.support.jobs import (
     MINUTE,
     OOPS,
@@ -35,11 +37,6 @@ from tests.support.jobs import (
 )
 from tests.support.listening import kinds, read_until, story_of
 from tests.support.upkeep import lose_worker, tend
-
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
-    from kue.store.base import Events, Store
 
 #: A listener to everything, and one to the one job that things happen to.
 BOTH = pytest.mark.parametrize("of_all", [True, False], ids=["of all", "of one"])
@@ -222,7 +219,7 @@ async def test_a_removed_job_is_told(store: Store, of_all: bool) -> None:
     """D-9: who listens for removals hears of removals."""
     job_id = await add_one(store)
     async with watch(store, job_id, of_all) as events:
-        await store.remove([job_id], now=T0 + 9)
+        await store.remove(RemoveRequest([job_id]), now=T0 + 9)
         [event] = await read_until(events, lambda event: event.kind is Kind.REMOVE)
 
     assert (event.job_id, event.type, event.at) == (job_id, "email", T0 + 9)
@@ -263,7 +260,7 @@ async def test_an_edit_is_told(store: Store, of_all: bool) -> None:
     job_id = await add_one(store)
     async with watch(store, job_id, of_all) as events:
         await store.update([Change(job_id, priority=3)], now=T0)
-        await store.move([job_id], State.DELAYED, at=T0 + MINUTE, now=T0)
+        await store.move(MoveRequest([job_id], State.DELAYED, at=T0 + MINUTE), now=T0)
         heard = await story_of(store, events, job_id)
 
     assert kinds(heard) == [Kind.UPDATE, Kind.UPDATE]
@@ -272,7 +269,7 @@ async def test_an_edit_is_told(store: Store, of_all: bool) -> None:
 async def test_a_restarted_job_is_told_as_added(store: Store) -> None:
     job_id = await job_in(store, State.FAILED)
     async with store.watch([job_id]) as events:
-        await store.move([job_id], State.WAITING, now=T0)
+        await store.move(MoveRequest([job_id], State.WAITING), now=T0)
         [event] = await story_of(store, events, job_id)
 
     assert (event.kind, event.detail) == (Kind.ENQUEUE, {"state": "waiting"})
@@ -281,7 +278,7 @@ async def test_a_restarted_job_is_told_as_added(store: Store) -> None:
 async def test_a_delayed_job_moved_by_hand_is_told_as_promoted(store: Store) -> None:
     job_id = await add_one(store, delay=60)
     async with store.watch([job_id]) as events:
-        await store.move([job_id], State.WAITING, now=T0)
+        await store.move(MoveRequest([job_id], State.WAITING), now=T0)
         [event] = await story_of(store, events, job_id)
 
     assert event.kind is Kind.PROMOTION
@@ -295,8 +292,8 @@ async def test_an_expired_job_is_told_to_have_failed(store: Store, now: int) -> 
 
     assert event.kind is Kind.FAILED
     assert event.detail == {
-        "kind": policy.EXPIRED.kind,
-        "message": policy.EXPIRED.message,
+        "kind": retry_policy.EXPIRED.kind,
+        "message": retry_policy.EXPIRED.message,
     }
 
 
@@ -317,14 +314,14 @@ async def test_a_silent_run_is_told_as_a_failed_attempt(store: Store, now: int) 
         [event] = await story_of(store, events, job.id)
 
     assert event.kind is Kind.FAILED_ATTEMPT
-    assert event.detail["message"] == policy.TTL_EXCEEDED.message
+    assert event.detail["message"] == retry_policy.TTL_EXCEEDED.message
 
 
 async def test_what_was_refused_tells_nothing(store: Store) -> None:
     job = await start_one(store)
     async with store.watch([job.id]) as events:
-        await store.move([job.id], State.WAITING, now=T0)
-        await store.remove([job.id], now=T0)
+        await store.move(MoveRequest([job.id], State.WAITING), now=T0)
+        await store.remove(RemoveRequest([job.id]), now=T0)
         await store.progress([Progress(job.id, 1, token="1:1:1:w:c.1")], now=T0)
         heard = await story_of(store, events, job.id)
 

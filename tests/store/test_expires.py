@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 
-from kue import policy
-from kue.job import Completed, State
-from kue.store.values import Limits, Word
+from kue.model import retry_policy
+from kue.model.job import Completed, State
+from kue.store.contract import Store
+from kue.store.values import Limits, MoveRequest, RenewRequest, Result
 from tests.support.jobs import (
     DAY,
     MINUTE,
@@ -29,9 +28,6 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import KEEP_ALL, tend
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 UNSTARTED = [State.WAITING, State.DELAYED, State.BLOCKED]
 
 
@@ -46,7 +42,7 @@ async def test_a_job_that_was_not_started_in_its_life_is_failed(
 
     assert tended.expired == 1
     job = await get_one(store, job_id)
-    assert (job.state, job.error) == (State.FAILED, policy.EXPIRED)
+    assert (job.state, job.error) == (State.FAILED, retry_policy.EXPIRED)
     assert (job.attempts, job.ended_at) == (0, T0 + MINUTE + 1)
     [line] = job.history
     assert (line.token, line.outcome) == ("", "failed")
@@ -71,10 +67,10 @@ async def test_a_job_without_an_end_waits_for_ever(store: Store, state: State) -
 async def test_a_job_that_was_started_in_time_may_take_its_time(store: Store) -> None:
     job = await start_one(store, expires="1s")
     await tend(store, T0)
-    await store.renew("w1", lease=5 * MINUTE, now=T0)
+    await store.renew(RenewRequest("w1", lease=5 * MINUTE), now=T0)
 
     assert (await tend(store, T0 + MINUTE)).expired == 0
-    assert await end(store, job, Completed(), now=T0 + MINUTE) is Word.DONE
+    assert await end(store, job, Completed(), now=T0 + MINUTE) is Result.DONE
 
 
 async def test_an_expired_job_is_not_handed_out(store: Store) -> None:
@@ -109,9 +105,9 @@ async def test_an_expired_job_may_be_put_back_in_line(store: Store) -> None:
     late = T0 + 5 * MINUTE
     await tend(store, late)
 
-    [reply] = await store.move([job_id], State.WAITING, now=late)
+    [reply] = await store.move(MoveRequest([job_id], State.WAITING), now=late)
 
-    assert reply.word is Word.DONE
+    assert reply.word is Result.DONE
 
 
 async def test_a_job_that_an_expired_one_lets_go_counts_for_when_there_is_more(
@@ -143,4 +139,4 @@ async def test_a_job_expires_before_what_it_waits_for_is_pruned(
     await tend(store, T0 + 2 * MINUTE, keep=keep)
 
     assert await state_of(store, parent) is None
-    assert (await get_one(store, job_id)).error == policy.EXPIRED
+    assert (await get_one(store, job_id)).error == retry_policy.EXPIRED

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
 
-from kue.job import (
+from kue.model.job import (
     Cancelled,
     Completed,
     Ending,
@@ -17,7 +15,8 @@ from kue.job import (
     Stalled,
     State,
 )
-from kue.store.values import Outcome, Word
+from kue.store.contract import Store
+from kue.store.values import MoveRequest, Outcome, RemoveRequest, RenewRequest, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -32,9 +31,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import lose_worker, pass_time
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 ENDINGS: list[Ending] = [
     Completed("mine"),
@@ -66,10 +62,10 @@ async def test_the_first_ending_of_a_run_stands(
 ) -> None:
     """D-7: a run ends once, whatever it is told afterwards."""
     job = await start_one(store, attempts=3)
-    assert await end(store, job, first) is Word.DONE
+    assert await end(store, job, first) is Result.DONE
     before = await get_one(store, job.id)
 
-    assert await end(store, job, again, now=T0 + 1) is Word.ALREADY
+    assert await end(store, job, again, now=T0 + 1) is Result.ALREADY
 
     assert await get_one(store, job.id) == before
     assert before.state is state
@@ -84,7 +80,7 @@ async def test_a_run_that_was_taken_back_can_no_longer_end(
     await lose_worker(store, T0)
     before = await get_one(store, job.id)
 
-    assert await end(store, job, late, now=LATER) is Word.LOST
+    assert await end(store, job, late, now=LATER) is Result.LOST
 
     assert await get_one(store, job.id) == before
 
@@ -98,10 +94,10 @@ async def test_a_run_cannot_end_the_run_that_replaced_it(
     await lose_worker(store, T0)
     successor = await claim_one(store, worker="w2", now=LATER)
 
-    assert await end(store, job, late, now=LATER) is Word.LOST
+    assert await end(store, job, late, now=LATER) is Result.LOST
 
     assert await get_one(store, job.id) == successor
-    assert await end(store, successor, Completed("theirs"), now=LATER) is Word.DONE
+    assert await end(store, successor, Completed("theirs"), now=LATER) is Result.DONE
     assert (await get_one(store, job.id)).result == "theirs"
 
 
@@ -113,7 +109,7 @@ async def test_a_run_that_was_taken_back_stays_lost_after_the_job_has_ended(
     successor = await claim_one(store, worker="w2", now=LATER)
     await end(store, successor, Completed("theirs"), now=LATER)
 
-    assert await end(store, job, Completed("mine"), now=LATER) is Word.LOST
+    assert await end(store, job, Completed("mine"), now=LATER) is Result.LOST
     assert (await get_one(store, job.id)).result == "theirs"
 
 
@@ -121,7 +117,7 @@ async def test_a_run_that_was_taken_back_for_its_ttl_is_lost(store: Store) -> No
     job = await start_one(store, ttl="2s", attempts=3)
     await pass_time(store, T0, T0 + 2 * SECOND + 1)
 
-    assert await end(store, job, Completed(), now=T0 + 3 * SECOND) is Word.LOST
+    assert await end(store, job, Completed(), now=T0 + 3 * SECOND) is Result.LOST
     assert await state_of(store, job.id) is State.WAITING
 
 
@@ -131,9 +127,9 @@ async def test_a_run_of_a_job_that_was_removed_finds_it_gone(
 ) -> None:
     """U-6: nothing brings a removed job back, not even in part."""
     job = await start_one(store)
-    await store.remove([job.id], force=True, now=T0)
+    await store.remove(RemoveRequest([job.id], force=True), now=T0)
 
-    assert await end(store, job, late) is Word.GONE
+    assert await end(store, job, late) is Result.GONE
 
     assert await state_of(store, job.id) is None
     assert await count_of(store) == {}
@@ -146,7 +142,7 @@ async def test_a_job_that_removed_itself_answers_a_repeat_without_harm(
     job = await start_one(store, remove_on_complete=True)
     await end(store, job, Completed())
 
-    assert await end(store, job, Completed()) in (Word.ALREADY, Word.GONE)
+    assert await end(store, job, Completed()) in (Result.ALREADY, Result.GONE)
 
 
 async def test_a_made_up_token_is_no_right_to_end_a_run(store: Store) -> None:
@@ -155,7 +151,7 @@ async def test_a_made_up_token_is_no_right_to_end_a_run(store: Store) -> None:
     one, other = await claim(store, limit=2)
     forged = msgspec.structs.replace(one, token=other.token)
 
-    assert await end(store, forged, Completed("forged")) is Word.LOST
+    assert await end(store, forged, Completed("forged")) is Result.LOST
 
     assert await state_of(store, one.id) is State.ACTIVE
     assert await state_of(store, other.id) is State.ACTIVE
@@ -167,10 +163,10 @@ async def test_a_run_of_an_earlier_life_cannot_end_a_restarted_job(
     """Its own ending is in the story: it is told that it ended, and changes nothing."""
     job = await start_one(store)
     await end(store, job, Completed("first"))
-    await store.move([job.id], State.WAITING, now=T0 + 1)
+    await store.move(MoveRequest([job.id], State.WAITING), now=T0 + 1)
     second = await claim_one(store, now=T0 + 2)
 
-    assert await end(store, job, Failed(OOPS), now=T0 + 3) is Word.ALREADY
+    assert await end(store, job, Failed(OOPS), now=T0 + 3) is Result.ALREADY
     assert await get_one(store, job.id) == second
 
 
@@ -178,7 +174,7 @@ async def test_each_outcome_gets_its_own_word_in_the_order_asked(store: Store) -
     await add_many(store, 4)
     lost, done, gone, already = await claim(store, limit=4)
     await end(store, already, Completed())
-    await store.remove([gone.id], force=True, now=T0)
+    await store.remove(RemoveRequest([gone.id], force=True), now=T0)
     stranger = msgspec.structs.replace(lost, token=done.token)
 
     words = await store.settle(
@@ -191,7 +187,7 @@ async def test_each_outcome_gets_its_own_word_in_the_order_asked(store: Store) -
         now=T0,
     )
 
-    assert words == [Word.LOST, Word.DONE, Word.GONE, Word.ALREADY]
+    assert words == [Result.LOST, Result.DONE, Result.GONE, Result.ALREADY]
 
 
 async def test_a_late_run_ends_well_as_long_as_nobody_took_it_back(
@@ -200,19 +196,19 @@ async def test_a_late_run_ends_well_as_long_as_nobody_took_it_back(
     """The end of a lease is a permission to take the run, not the end of the run."""
     job = await start_one(store)
 
-    assert await end(store, job, Completed("late"), now=LATER) is Word.DONE
+    assert await end(store, job, Completed("late"), now=LATER) is Result.DONE
     assert (await get_one(store, job.id)).result == "late"
 
 
 async def test_upkeep_takes_no_run_whose_lease_is_not_over(store: Store) -> None:
     """Between looking and ending the worker may have beaten: then the run goes on."""
     job = await start_one(store)
-    await store.renew("w1", now=T0 + 9 * SECOND)
+    await store.renew(RenewRequest("w1"), now=T0 + 9 * SECOND)
     outcome = Outcome(job, Stalled(OOPS), overdue="lease")
 
-    assert await store.settle([outcome], now=T0 + 11 * SECOND) == [Word.LOST]
+    assert await store.settle([outcome], now=T0 + 11 * SECOND) == [Result.LOST]
     assert await state_of(store, job.id) is State.ACTIVE
-    assert await store.settle([outcome], now=LATER) == [Word.DONE]
+    assert await store.settle([outcome], now=LATER) == [Result.DONE]
     assert await state_of(store, job.id) is State.WAITING
 
 
@@ -220,9 +216,9 @@ async def test_upkeep_takes_no_run_whose_ttl_has_not_passed(store: Store) -> Non
     job = await start_one(store, ttl="30s")
     outcome = Outcome(job, Failed(OOPS), overdue="ttl")
 
-    assert await store.settle([outcome], now=LATER) == [Word.LOST]
+    assert await store.settle([outcome], now=LATER) == [Result.LOST]
     assert await state_of(store, job.id) is State.ACTIVE
-    assert await store.settle([outcome], now=T0 + 31 * SECOND) == [Word.DONE]
+    assert await store.settle([outcome], now=T0 + 31 * SECOND) == [Result.DONE]
     assert await state_of(store, job.id) is State.FAILED
 
 
@@ -233,8 +229,8 @@ async def test_a_cancelled_run_that_maintenance_took_back_is_lost_to_its_worker(
     await store.cancel([job.id], now=T0)
     outcome = Outcome(job, Stalled(OOPS), overdue="lease")
 
-    assert await store.settle([outcome], now=LATER) == [Word.DONE]
+    assert await store.settle([outcome], now=LATER) == [Result.DONE]
 
     after = await get_one(store, job.id)
     assert (after.state, after.history[-1].taken) == (State.CANCELLED, "lease")
-    assert await end(store, job, Completed("late"), now=LATER) is Word.LOST
+    assert await end(store, job, Completed("late"), now=LATER) is Result.LOST

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.job import Error, Failed, State
+from kue.model.job import Error, Failed, State
+from kue.store.contract import Store
 from kue.store.values import Filter
 from tests.support.jobs import T0, add_many, add_one, end, job_in, start_one
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 BOOM = Error("ConnectionError", "Server näher at 10.0.0.1 refused", "Traceback …")
 

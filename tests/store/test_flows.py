@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kue.draft import draft
-from kue.job import Completed, Failed, State
-from kue.store.values import MAX_BATCH
+from kue.model.draft import draft
+from kue.model.job import Completed, Failed, State
+from kue.store.contract import Store
+from kue.store.values import MAX_BATCH, MoveRequest, RemoveRequest
+from tests.support.engines import Engine
 from tests.support.jobs import (
     OOPS,
     T0,
@@ -21,10 +21,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from tests.support.engines import Engine
 
 TYPES = ["email", "sms", "video", "report", "page", "thumbnail"]
 
@@ -128,7 +124,7 @@ async def test_a_parent_that_is_gone_after_it_ended_well_is_done_with(
     await end(store, first, Completed())
     await tend(store)
 
-    await store.remove([first.id], now=T0)
+    await store.remove(RemoveRequest([first.id]), now=T0)
     await tend(store)
     assert await state_of(store, child) is State.BLOCKED
     await end(store, second, Completed())
@@ -177,7 +173,7 @@ async def test_a_parent_run_again_releases_nobody_twice(store: Store) -> None:
     await tend(store)
     await end(store, await claim_one(store, "child"), Completed())
 
-    await store.move([parent.id], State.WAITING, now=T0)
+    await store.move(MoveRequest([parent.id], State.WAITING), now=T0)
     await run_one(store, "parent")
 
     assert await state_of(store, child) is State.COMPLETE
@@ -236,7 +232,7 @@ async def test_a_cancelled_child_put_back_in_line_waits_for_nobody(
     await store.cancel([parent], now=T0)
     await tend(store)
 
-    await store.move([child], State.WAITING, now=T0)
+    await store.move(MoveRequest([child], State.WAITING), now=T0)
     await tend(store)
 
     assert await state_of(store, child) is State.WAITING

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kue.job import Completed, State
-from kue.settings import LEASE_MS
-from kue.store.values import GRACE_GAP_MS, Word
+from kue.model.job import Completed, State
+from kue.model.settings import LEASE_MS
+from kue.store.contract import Store
+from kue.store.values import GRACE_GAP_MS, RenewRequest, Result
 from tests.support.jobs import (
     HOUR,
     SECOND,
@@ -19,9 +18,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 #: Both the lease and the patience for a gap are over.
 BACK = T0 + 10 * LEASE_MS
@@ -42,11 +38,11 @@ async def test_a_worker_that_beats_after_the_gap_keeps_its_runs(store: Store) ->
     job = await start_one(store)
     await tend(store, T0)
     await tend(store, BACK)
-    await store.renew("w1", now=BACK + SECOND)
+    await store.renew(RenewRequest("w1"), now=BACK + SECOND)
 
     await pass_time(store, BACK + SECOND, BACK + LEASE_MS)
 
-    assert await end(store, job, Completed(), now=BACK + LEASE_MS) is Word.DONE
+    assert await end(store, job, Completed(), now=BACK + LEASE_MS) is Result.DONE
 
 
 async def test_a_worker_that_stays_away_is_robbed_half_a_lease_later(
@@ -133,10 +129,10 @@ async def test_a_live_worker_keeps_its_runs_when_the_clock_stepped_back(
     now = T0 - HOUR
     for _ in range(5):
         await tend(store, now)
-        await store.renew("w1", now=now + SECOND)
+        await store.renew(RenewRequest("w1"), now=now + SECOND)
         now += 4 * SECOND
 
-    assert await end(store, job, Completed(), now=now) is Word.DONE
+    assert await end(store, job, Completed(), now=now) is Result.DONE
 
 
 async def test_delayed_jobs_keep_their_moment_when_the_clock_stepped_back(
@@ -155,6 +151,6 @@ async def test_work_goes_on_at_the_time_the_clock_says(store: Store) -> None:
     await tend(store, T0 - HOUR)
     job = await start_one(store, now=T0 - HOUR)
 
-    assert await end(store, job, Completed(), now=T0 - HOUR + 5) is Word.DONE
+    assert await end(store, job, Completed(), now=T0 - HOUR + 5) is Result.DONE
     done = await get_one(store, job.id)
     assert (done.created_at, done.ended_at) == (T0 - HOUR, T0 - HOUR + 5)

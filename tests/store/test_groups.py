@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.job import (
+from kue.model.job import (
     Cancelled,
     Completed,
     Ending,
@@ -16,7 +16,15 @@ from kue.job import (
     Stalled,
     State,
 )
-from kue.store.values import Change, Limits, Word
+from kue.store.contract import Store
+from kue.store.values import (
+    Change,
+    Limits,
+    MoveRequest,
+    PageRequest,
+    RemoveRequest,
+    Result,
+)
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -34,9 +42,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import lose_worker, pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 ENDINGS: list[Ending] = [
     Completed(),
@@ -109,7 +114,7 @@ async def test_a_job_set_aside_is_on_the_page_of_those_that_wait(
     behind = await add_one(limited, group="a")
     ahead = await add_one(limited, group="a", priority="high")
 
-    page = await limited.page(State.WAITING, "email")
+    page = await limited.page(PageRequest(State.WAITING, "email"))
 
     assert [job.id for job in page.jobs] == [ahead, aside, behind]
 
@@ -159,7 +164,7 @@ async def test_the_next_of_the_group_runs_once_the_job_is_removed(
 ) -> None:
     first, second = await set_one_aside(limited)
 
-    await limited.remove([first], force=True, now=T0)
+    await limited.remove(RemoveRequest([first], force=True), now=T0)
 
     assert await claim_ids(limited) == [second]
 
@@ -225,30 +230,32 @@ async def test_a_job_set_aside_can_be_cancelled(limited: Store) -> None:
 
     [reply] = await limited.cancel([aside], now=T0)
 
-    assert reply.word is Word.DONE
+    assert reply.word is Result.DONE
     assert (await get_one(limited, aside)).held == ""
-    await limited.remove([first], force=True, now=T0)
+    await limited.remove(RemoveRequest([first], force=True), now=T0)
     assert await claim_ids(limited) == []
 
 
 async def test_a_job_set_aside_can_be_removed(limited: Store) -> None:
     first, aside = await set_one_aside(limited)
 
-    [reply] = await limited.remove([aside], now=T0)
+    [reply] = await limited.remove(RemoveRequest([aside]), now=T0)
 
-    assert reply.word is Word.DONE
-    await limited.remove([first], force=True, now=T0)
+    assert reply.word is Result.DONE
+    await limited.remove(RemoveRequest([first], force=True), now=T0)
     assert await claim_ids(limited) == []
 
 
 async def test_a_job_set_aside_can_be_delayed_and_comes_back(limited: Store) -> None:
     first, aside = await set_one_aside(limited)
 
-    [reply] = await limited.move([aside], State.DELAYED, at=T0 + MINUTE, now=T0)
+    [reply] = await limited.move(
+        MoveRequest([aside], State.DELAYED, at=T0 + MINUTE), now=T0
+    )
 
-    assert reply.word is Word.DONE
+    assert reply.word is Result.DONE
     assert await state_of(limited, aside) is State.DELAYED
-    await limited.remove([first], force=True, now=T0)
+    await limited.remove(RemoveRequest([first], force=True), now=T0)
     assert await claim_ids(limited) == []
     assert await claim_ids(limited, now=T0 + MINUTE) == [aside]
 
@@ -256,9 +263,9 @@ async def test_a_job_set_aside_can_be_delayed_and_comes_back(limited: Store) -> 
 async def test_a_job_set_aside_waits_already(limited: Store) -> None:
     _, aside = await set_one_aside(limited)
 
-    [reply] = await limited.move([aside], State.WAITING, now=T0)
+    [reply] = await limited.move(MoveRequest([aside], State.WAITING), now=T0)
 
-    assert reply.word is Word.ALREADY
+    assert reply.word is Result.ALREADY
 
 
 async def test_a_job_set_aside_may_expire(limited: Store) -> None:
@@ -274,7 +281,7 @@ async def test_a_job_set_aside_takes_a_new_priority(limited: Store) -> None:
     assert await claim_ids(limited) == []
 
     await limited.update([Change(aside, priority=-2)], now=T0)
-    await limited.remove([first], force=True, now=T0)
+    await limited.remove(RemoveRequest([first], force=True), now=T0)
 
     assert await claim_ids(limited) == [aside]
     assert await state_of(limited, rival) is State.WAITING

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from kue.store.values import MAX_KEPT, RINGS, Act
+from kue.store.contract import Store
+from kue.store.values import MAX_KEPT, RINGS, AuditEntry, KeepRequest
 from tests.support.jobs import SECOND, T0
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 ODD = 'ann "b" 🚀:{}%*?[a]'
 
@@ -21,16 +18,16 @@ ODD = 'ann "b" 🚀:{}%*?[a]'
 async def test_what_was_kept_is_returned_as_it_was_given(store: Store) -> None:
     text = '{"a": "\\t🚀\\u0000", "b": "x\ty\n"}'
 
-    assert await store.keep("user", ODD, text)
+    assert await store.keep(KeepRequest("user", ODD, text))
 
     assert await store.kept("user", ODD) == text
     assert await store.all_kept("user") == {ODD: text}
 
 
 async def test_rooms_know_nothing_of_each_other(store: Store) -> None:
-    await store.keep("user", "ann", "1")
-    await store.keep("users", "ann", "2")
-    await store.keep("user", "bob", "3")
+    await store.keep(KeepRequest("user", "ann", "1"))
+    await store.keep(KeepRequest("users", "ann", "2"))
+    await store.keep(KeepRequest("user", "bob", "3"))
 
     assert await store.kept("user", "ann") == "1"
     assert await store.all_kept("user") == {"ann": "1", "bob": "3"}
@@ -40,7 +37,7 @@ async def test_rooms_know_nothing_of_each_other(store: Store) -> None:
 
 
 async def test_what_is_forgotten_is_gone(store: Store) -> None:
-    await store.keep("user", "ann", "1", until=T0 + SECOND, now=T0)
+    await store.keep(KeepRequest("user", "ann", "1", until=T0 + SECOND), now=T0)
 
     assert await store.forget("user", "ann", now=T0)
 
@@ -49,7 +46,7 @@ async def test_what_is_forgotten_is_gone(store: Store) -> None:
 
 
 async def test_what_is_over_is_never_returned(store: Store) -> None:
-    await store.keep("user", "ann", "1", until=T0 + SECOND, now=T0)
+    await store.keep(KeepRequest("user", "ann", "1", until=T0 + SECOND), now=T0)
     before, after = T0 + SECOND - 1, T0 + SECOND
 
     assert await store.kept("user", "ann", now=before) == "1"
@@ -60,11 +57,11 @@ async def test_what_is_over_is_never_returned(store: Store) -> None:
 
 
 async def test_what_is_over_is_swept_and_the_rest_stays(store: Store) -> None:
-    await store.keep("user", "ann", "1", until=T0 + SECOND, now=T0)
-    await store.keep("user", "bob", "2", until=T0 + 3 * SECOND, now=T0)
-    await store.keep("user", "cid", "3", now=T0)
-    await store.keep("user", "dan", "4", until=T0 + SECOND, now=T0)
-    await store.keep("user", "dan", "5", now=T0)
+    await store.keep(KeepRequest("user", "ann", "1", until=T0 + SECOND), now=T0)
+    await store.keep(KeepRequest("user", "bob", "2", until=T0 + 3 * SECOND), now=T0)
+    await store.keep(KeepRequest("user", "cid", "3"), now=T0)
+    await store.keep(KeepRequest("user", "dan", "4", until=T0 + SECOND), now=T0)
+    await store.keep(KeepRequest("user", "dan", "5"), now=T0)
 
     await tend(store, now=T0 + 2 * SECOND)
 
@@ -75,39 +72,42 @@ async def test_what_is_over_is_swept_and_the_rest_stays(store: Store) -> None:
 async def test_a_record_that_must_be_new_is_refused_when_there_is_one(
     store: Store,
 ) -> None:
-    assert await store.keep("user", "ann", "1", was=None)
-    assert not await store.keep("user", "ann", "2", was=None)
+    assert await store.keep(KeepRequest("user", "ann", "1", was=None))
+    assert not await store.keep(KeepRequest("user", "ann", "2", was=None))
 
     assert await store.kept("user", "ann") == "1"
 
 
 async def test_a_record_that_is_over_makes_room_for_a_new_one(store: Store) -> None:
-    await store.keep("user", "ann", "1", until=T0 + SECOND, now=T0)
+    await store.keep(KeepRequest("user", "ann", "1", until=T0 + SECOND), now=T0)
 
-    assert await store.keep("user", "ann", "2", was=None, now=T0 + SECOND)
+    assert await store.keep(KeepRequest("user", "ann", "2", was=None), now=T0 + SECOND)
 
 
 async def test_of_two_who_change_a_record_one_is_refused(store: Store) -> None:
-    await store.keep("user", "ann", "1")
+    await store.keep(KeepRequest("user", "ann", "1"))
 
     done = await asyncio.gather(
-        *(store.keep("user", "ann", value, was="1") for value in ("2", "3"))
+        *(
+            store.keep(KeepRequest("user", "ann", value, was="1"))
+            for value in ("2", "3")
+        )
     )
 
     assert sorted(done) == [False, True]
 
 
 async def test_a_record_that_is_gone_is_not_brought_back(store: Store) -> None:
-    assert not await store.keep("user", "ann", "2", was="1")
+    assert not await store.keep(KeepRequest("user", "ann", "2", was="1"))
 
     assert await store.kept("user", "ann") is None
 
 
 async def test_the_same_said_twice_is_the_same_as_said_once(store: Store) -> None:
-    await store.keep("user", "ann", "1", was=None)
+    await store.keep(KeepRequest("user", "ann", "1", was=None))
 
-    assert await store.keep("user", "ann", "1", was=None)
-    assert await store.keep("user", "ann", "1", was="0")
+    assert await store.keep(KeepRequest("user", "ann", "1", was=None))
+    assert await store.keep(KeepRequest("user", "ann", "1", was="0"))
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ async def test_a_record_that_cannot_be_is_refused(
     store: Store, room: str, name: str, value: str
 ) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        await store.keep(room, name, value)
+        await store.keep(KeepRequest(room, name, value))
 
 
 async def test_a_record_may_have_64_kib(store: Store) -> None:
     value = "é" * (MAX_KEPT // 2)
 
-    await store.keep("user", "ann", value)
+    await store.keep(KeepRequest("user", "ann", value))
 
     assert await store.kept("user", "ann") == value
 
@@ -140,8 +140,8 @@ async def test_a_record_may_have_64_kib(store: Store) -> None:
 # -- the audit log -------------------------------------------------------------
 
 
-def act(number: int) -> Act:
-    return Act(
+def act(number: int) -> AuditEntry:
+    return AuditEntry(
         who="ann",
         what="jobs.remove",
         target=str(number),

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
+from kue.model.draft import draft
+from kue.model.job import Completed, Draft, Job, State
 from kue.store.batches import bytes_of_job
+from kue.store.contract import Store
 from kue.store.values import (
     MAX_CALL_BYTES,
     MAX_PAGE_BYTES,
     Claim,
+    ClaimRequest,
     Filter,
     Outcome,
-    Page,
-    Word,
+    PageRequest,
+    Result,
 )
-from tests.support.jobs import T0, add, claim, count_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kue.job import Draft, Job
-    from kue.store.base import Store
-    from tests.support.hands import Hands
+from tests.support.hands import Hands
+from tests.support.jobs import T0, add, all_pages, claim, count_of
 
 LARGE = 200_000
 COUNT = 45
@@ -38,13 +33,6 @@ def drafts(count: int = COUNT) -> list[Draft]:
 
 def numbers(jobs: list[Job]) -> list[int]:
     return [job.data["i"] for job in jobs]
-
-
-async def all_pages(turn: Callable[[str | None], Awaitable[Page]]) -> list[Page]:
-    pages = [await turn(None)]
-    while pages[-1].cursor is not None:
-        pages.append(await turn(pages[-1].cursor))
-    return pages
 
 
 async def test_a_batch_of_large_drafts_is_added_whole_and_in_order(
@@ -140,12 +128,14 @@ async def test_large_results_are_settled_in_parts(store: Store) -> None:
     outcomes = [Outcome(job, Completed("y" * 60_000)) for job in jobs]
 
     words, claimed = await store.cycle(
-        outcomes, ["email"], 1, worker="w1", claim=Claim("lane", 1), now=T0
+        outcomes,
+        ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 1)),
+        now=T0,
     )
 
-    assert words == [Word.DONE] * 100
+    assert words == [Result.DONE] * 100
     assert claimed.jobs == []
-    assert set(await store.settle(outcomes, now=T0)) == {Word.ALREADY}
+    assert set(await store.settle(outcomes, now=T0)) == {Result.ALREADY}
     done = await store.get([job.id for job in jobs])
     assert {job.result for job in done if job} == {"y" * 60_000}
 
@@ -158,11 +148,8 @@ async def test_a_page_ends_at_some_bytes_and_goes_on(
     """S-2: pages were bounded by number, and one of 200 had 50 MB."""
     await add(store, drafts())
 
-    pages = await all_pages(
-        lambda cursor: store.page(
-            state, limit=200, cursor=cursor, descending=descending
-        )
-    )
+    request = PageRequest(state, limit=200, descending=descending)
+    pages = await all_pages(store, request)
 
     assert len(pages) > 1
     for page in pages:
@@ -175,9 +162,9 @@ async def test_a_page_ends_at_some_bytes_and_goes_on(
 async def test_what_is_found_ends_at_some_bytes_and_goes_on(store: Store) -> None:
     await add(store, drafts())
 
-    pages = await all_pages(
-        lambda cursor: store.find(Filter(text="xx"), limit=200, cursor=cursor)
-    )
+    pages = [await store.find(Filter(text="xx"), limit=200)]
+    while (cursor := pages[-1].cursor) is not None:
+        pages.append(await store.find(Filter(text="xx"), limit=200, cursor=cursor))
 
     assert len(pages) > 1
     for page in pages:

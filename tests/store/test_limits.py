@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.job import (
+from kue.model.job import (
     Cancelled,
     Completed,
     Ending,
@@ -16,7 +14,8 @@ from kue.job import (
     Stalled,
     State,
 )
-from kue.store.values import Limits
+from kue.store.contract import Store
+from kue.store.values import Limits, PageRequest
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -31,9 +30,6 @@ from tests.support.jobs import (
     take,
 )
 from tests.support.upkeep import lose_worker, pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 ENDINGS: list[Ending] = [
     Completed(),
@@ -82,7 +78,7 @@ async def test_jobs_that_are_held_back_still_wait(store: Store) -> None:
     await claim(store)
 
     assert await count_of(store) == {State.ACTIVE: 1, State.WAITING: 9}
-    assert len((await store.page(State.WAITING, "email")).jobs) == 9
+    assert len((await store.page(PageRequest(State.WAITING, "email"))).jobs) == 9
 
 
 async def test_a_limit_of_one_type_says_nothing_of_others(store: Store) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.job import Completed
-from kue.store.values import HOURS_KEPT, MINUTES_A_PASS, MINUTES_KEPT, Stat
-from kue.timings import DAY_MS, Timing
+from kue.model.histogram import DAY_MS, Timing
+from kue.model.job import Completed
+from kue.store.contract import Store
+from kue.store.values import HOURS_KEPT, MINUTES_KEPT, MINUTES_PER_PASS, Stat
 from tests.support.jobs import (
     DAY,
     HOUR,
@@ -21,9 +20,6 @@ from tests.support.jobs import (
     start_one,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 NOW = T0 // MINUTE
 #: The clock starts at a full hour, so that a test may count in it.
@@ -150,7 +146,7 @@ async def test_hours_outlive_their_minutes(store: Store) -> None:
 
 async def test_a_pass_adds_so_many_minutes_and_the_next_goes_on(store: Store) -> None:
     """Nobody tended for hours."""
-    minutes = 2 * MINUTES_A_PASS + 1
+    minutes = 2 * MINUTES_PER_PASS + 1
     for n in range(minutes):
         await store.measure([Timing("email", {1: 1})], now=T0 + n * MINUTE)
     now = T0 + minutes * MINUTE

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import (
+from kue.model.job import (
     MAX_HISTORY,
     MOVES_BY_HAND,
     Completed,
     Ending,
     Failed,
+    Job,
     Stalled,
     State,
 )
-from kue.store.values import MAX_BATCH, Change, Reply, Seen, Word
+from kue.store.contract import Store
+from kue.store.values import (
+    MAX_BATCH,
+    Change,
+    ExpectedState,
+    MoveRequest,
+    Reply,
+    Result,
+)
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -36,10 +44,6 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import tend
 
-if TYPE_CHECKING:
-    from kue.job import Job
-    from kue.store.base import Store
-
 AT = T0 + 30 * MINUTE
 TARGETS = [State.WAITING, State.DELAYED]
 FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]
@@ -47,7 +51,7 @@ FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]
 
 async def move(store: Store, job_id: int, to: State, *, now: int = T0) -> Reply:
     at = AT if to is State.DELAYED else None
-    [reply] = await store.move([job_id], to, at=at, now=now)
+    [reply] = await store.move(MoveRequest([job_id], to, at=at), now=now)
     return reply
 
 
@@ -63,14 +67,14 @@ async def test_only_what_the_table_allows_is_done(
     reply = await move(store, job_id, to)
 
     if state is to is State.WAITING:
-        assert reply == Reply(Word.ALREADY)
+        assert reply == Reply(Result.ALREADY)
         assert await get_one(store, job_id) == before
     elif to in MOVES_BY_HAND[state]:
-        assert reply == Reply(Word.DONE)
+        assert reply == Reply(Result.DONE)
         assert await state_of(store, job_id) is to
         assert await count_of(store) == {to: 1}
     else:
-        assert reply == Reply(Word.REFUSED, state=state)
+        assert reply == Reply(Result.REFUSED, state=state)
         assert await get_one(store, job_id) == before
 
 
@@ -84,15 +88,15 @@ async def test_no_job_can_be_moved_into_or_out_of_a_run_by_hand(
     before = await get_one(store, job_id)
 
     with suppress(ValueError):
-        [reply] = await store.move([job_id], to, now=T0)
-        assert reply.word is Word.REFUSED
+        [reply] = await store.move(MoveRequest([job_id], to), now=T0)
+        assert reply.word is Result.REFUSED
 
     assert await get_one(store, job_id) == before
     assert await count_of(store) == {state: 1}
 
 
 async def test_a_job_that_is_gone_cannot_be_moved(store: Store) -> None:
-    assert await move(store, 987_654, State.WAITING) == Reply(Word.GONE)
+    assert await move(store, 987_654, State.WAITING) == Reply(Result.GONE)
 
 
 async def test_a_job_moved_to_waiting_is_ready_now(store: Store) -> None:
@@ -119,8 +123,8 @@ async def test_a_job_moved_to_delayed_waits_until_then(
 async def test_a_delayed_job_can_be_put_off_and_brought_forward(store: Store) -> None:
     job_id = await job_in(store, State.DELAYED)
     for at in (T0 + 2 * HOUR, T0 + MINUTE):
-        [reply] = await store.move([job_id], State.DELAYED, at=at, now=T0)
-        assert reply.word is Word.DONE
+        [reply] = await store.move(MoveRequest([job_id], State.DELAYED, at=at), now=T0)
+        assert reply.word is Result.DONE
         assert (await get_one(store, job_id)).promote_at == at
 
 
@@ -159,7 +163,7 @@ async def test_a_restarted_job_has_all_its_attempts_again(store: Store) -> None:
     again = await claim_one(store)
 
     assert (again.attempts, again.max_attempts) == (1, 1)
-    assert await end(store, again, Completed("second")) is Word.DONE
+    assert await end(store, again, Completed("second")) is Result.DONE
     done = await get_one(store, job.id)
     assert (done.result, done.error) == ("second", None)
     assert [line.outcome for line in done.history] == [
@@ -231,14 +235,14 @@ async def test_many_are_moved_in_one_call_each_with_its_own_answer(
     waiting = await job_in(store, State.WAITING, "video")
 
     replies = await store.move(
-        [waiting, running, 987_654, failed], State.WAITING, now=T0
+        MoveRequest([waiting, running, 987_654, failed], State.WAITING), now=T0
     )
 
     assert replies == [
-        Reply(Word.ALREADY),
-        Reply(Word.REFUSED, state=State.ACTIVE),
-        Reply(Word.GONE),
-        Reply(Word.DONE),
+        Reply(Result.ALREADY),
+        Reply(Result.REFUSED, state=State.ACTIVE),
+        Reply(Result.GONE),
+        Reply(Result.DONE),
     ]
 
 
@@ -247,7 +251,7 @@ async def test_moving_twice_is_moving_once(store: Store) -> None:
     job_id = await job_in(store, State.FAILED)
     await move(store, job_id, State.WAITING)
 
-    assert await move(store, job_id, State.WAITING) == Reply(Word.ALREADY)
+    assert await move(store, job_id, State.WAITING) == Reply(Result.ALREADY)
     outcomes = [line.outcome for line in (await get_one(store, job_id)).history]
     assert outcomes == ["failed", "restarted"]
 
@@ -256,7 +260,7 @@ async def test_more_than_a_batch_is_refused(store: Store) -> None:
     job_id = await job_in(store, State.DELAYED)
 
     with pytest.raises(ValueError, match="at most 500"):
-        await store.move([job_id] * (MAX_BATCH + 1), State.WAITING, now=T0)
+        await store.move(MoveRequest([job_id] * (MAX_BATCH + 1), State.WAITING), now=T0)
 
     assert await state_of(store, job_id) is State.DELAYED
 
@@ -274,10 +278,10 @@ async def test_a_job_that_is_in_another_state_by_now_is_not_moved(
     others = [other for other in State if other is not state]
     before = await get_one(store, job_id)
 
-    [reply] = await store.move([job_id], to, at=AT, states=others, now=T0)
+    [reply] = await store.move(MoveRequest([job_id], to, at=AT, states=others), now=T0)
 
     is_there = state is to is State.WAITING
-    wanted = Reply(Word.ALREADY) if is_there else Reply(Word.REFUSED, state=state)
+    wanted = Reply(Result.ALREADY) if is_there else Reply(Result.REFUSED, state=state)
     assert reply == wanted
     assert await get_one(store, job_id) == before
 
@@ -289,18 +293,22 @@ async def test_a_job_that_is_in_one_of_the_states_is_moved(
     job_id = await job_in(store, state)
     states = [State.ACTIVE, state]
 
-    [reply] = await store.move([job_id], State.WAITING, states=states, now=T0)
+    [reply] = await store.move(
+        MoveRequest([job_id], State.WAITING, states=states), now=T0
+    )
 
-    assert reply == Reply(Word.DONE)
+    assert reply == Reply(Result.DONE)
 
 
 async def retry(store: Store, seen: Job, *, now: int = T0) -> Reply:
     """Retry the ending that was seen."""
     [reply] = await store.move(
-        [seen.id],
-        State.WAITING,
-        states=FINISHED,
-        seen={seen.id: Seen.of(seen)},
+        MoveRequest(
+            [seen.id],
+            State.WAITING,
+            states=FINISHED,
+            seen={seen.id: ExpectedState.of(seen)},
+        ),
         now=now,
     )
     return reply
@@ -314,18 +322,18 @@ async def test_the_second_retry_of_an_ending_is_a_no_op(
     job_id = await job_in(store, state, attempts=1)
     seen = await get_one(store, job_id)
 
-    assert await retry(store, seen) == Reply(Word.DONE)
-    assert await retry(store, seen) == Reply(Word.ALREADY)
+    assert await retry(store, seen) == Reply(Result.DONE)
+    assert await retry(store, seen) == Reply(Result.ALREADY)
     run = await claim_one(store)
-    assert await retry(store, seen) == Reply(Word.ALREADY)
+    assert await retry(store, seen) == Reply(Result.ALREADY)
     # In the very same millisecond: a run has a token of its own.
     await end(store, run, Failed(OOPS))
-    assert await retry(store, seen) == Reply(Word.ALREADY)
+    assert await retry(store, seen) == Reply(Result.ALREADY)
 
     after = await get_one(store, job_id)
     assert after.state is State.FAILED
     assert [line.outcome for line in after.history].count("restarted") == 1
-    assert await retry(store, after) == Reply(Word.DONE)
+    assert await retry(store, after) == Reply(Result.DONE)
 
 
 @pytest.mark.parametrize("to", TARGETS)
@@ -335,13 +343,13 @@ async def test_a_job_that_was_seen_unfinished_is_not_restarted(
     """R-1: who delays or promotes a job does not run it again once it has ended."""
     job = await start_one(store, attempts=2)
     await end(store, job, Stalled(OOPS, HOUR))
-    seen = {job.id: Seen.of(await get_one(store, job.id))}
-    await store.move([job.id], State.WAITING, seen=seen, now=T0)
+    seen = {job.id: ExpectedState.of(await get_one(store, job.id))}
+    await store.move(MoveRequest([job.id], State.WAITING, seen=seen), now=T0)
     await end(store, await claim_one(store), Completed())
 
-    [reply] = await store.move([job.id], to, at=AT, seen=seen, now=T0)
+    [reply] = await store.move(MoveRequest([job.id], to, at=AT, seen=seen), now=T0)
 
-    assert reply == Reply(Word.REFUSED, state=State.COMPLETE)
+    assert reply == Reply(Result.REFUSED, state=State.COMPLETE)
     assert await state_of(store, job.id) is State.COMPLETE
 
 
@@ -351,9 +359,9 @@ async def test_an_ending_with_a_long_line_is_recognised(store: Store) -> None:
     await end(store, job, Completed("x" * 200_000))
     seen = await get_one(store, job.id)
 
-    assert await retry(store, seen) == Reply(Word.DONE)
+    assert await retry(store, seen) == Reply(Result.DONE)
     await end(store, await claim_one(store), Completed("y" * 20_000))
-    assert await retry(store, seen) == Reply(Word.ALREADY)
+    assert await retry(store, seen) == Reply(Result.ALREADY)
 
 
 async def test_an_ending_is_recognised_when_its_job_was_edited_since(
@@ -363,7 +371,7 @@ async def test_an_ending_is_recognised_when_its_job_was_edited_since(
     seen = await get_one(store, job_id)
     await store.update([Change(job_id, data="longer" * 99, priority=-7)], now=T0)
 
-    assert await retry(store, seen) == Reply(Word.DONE)
+    assert await retry(store, seen) == Reply(Result.DONE)
 
 
 async def test_an_ending_is_recognised_behind_a_long_story(store: Store) -> None:
@@ -372,10 +380,10 @@ async def test_an_ending_is_recognised_behind_a_long_story(store: Store) -> None
     first = await get_one(store, job_id)
     for _ in range(MAX_HISTORY):
         seen = await get_one(store, job_id)
-        assert await retry(store, seen) == Reply(Word.DONE)
+        assert await retry(store, seen) == Reply(Result.DONE)
         await end(store, await claim_one(store), Failed(OOPS))
-        assert await retry(store, seen) == Reply(Word.ALREADY)
-    assert await retry(store, first) == Reply(Word.ALREADY)
+        assert await retry(store, seen) == Reply(Result.ALREADY)
+    assert await retry(store, first) == Reply(Result.ALREADY)
 
 
 async def test_each_job_of_a_call_is_compared_with_what_was_seen_of_it(
@@ -384,15 +392,21 @@ async def test_each_job_of_a_call_is_compared_with_what_was_seen_of_it(
     ids = [await job_in(store, State.FAILED, type) for type in ("a", "b", "c")]
     first, second, third = [await get_one(store, job_id) for job_id in ids]
     await retry(store, second)
-    stranger = Seen(third.created_at + 1, third.ending)
+    stranger = ExpectedState(third.created_at + 1, third.ending)
 
     replies = await store.move(
-        [*ids, 987_654],
-        State.WAITING,
-        states=FINISHED,
-        seen={first.id: Seen.of(first), second.id: Seen.of(second), third.id: stranger},
+        MoveRequest(
+            [*ids, 987_654],
+            State.WAITING,
+            states=FINISHED,
+            seen={
+                first.id: ExpectedState.of(first),
+                second.id: ExpectedState.of(second),
+                third.id: stranger,
+            },
+        ),
         now=T0,
     )
 
-    words = [Word.DONE, Word.ALREADY, Word.GONE, Word.GONE]
+    words = [Result.DONE, Result.ALREADY, Result.GONE, Result.GONE]
     assert replies == [Reply(word) for word in words]

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.draft import draft
-from kue.events import Kind
-from kue.job import Completed, State
-from kue.store.values import Claim, Filter, Limits, Word
+from kue.model.draft import draft
+from kue.model.events import Kind
+from kue.model.job import Completed, State
+from kue.store.contract import Store
+from kue.store.values import (
+    Claim,
+    ClaimRequest,
+    Filter,
+    Limits,
+    PageRequest,
+    PauseRequest,
+    RenewRequest,
+    Result,
+)
 from tests.support.jobs import (
     T0,
     add,
@@ -24,9 +32,6 @@ from tests.support.jobs import (
 )
 from tests.support.listening import read_until
 from tests.support.upkeep import lose_worker, tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 NAMES = [
     "learn vertx",
@@ -57,7 +62,7 @@ async def test_a_type_may_have_any_name(store: Store, name: str) -> None:
 
     assert await store.types() == [name]
     assert await count_of(store, name) == {State.COMPLETE: 1, State.WAITING: 1}
-    page = await store.page(State.WAITING, name)
+    page = await store.page(PageRequest(State.WAITING, name))
     assert [waiting.id for waiting in page.jobs] == [delayed]
     found = await store.find(Filter(type=name, state=State.COMPLETE))
     assert [complete.id for complete in found.jobs] == [job.id]
@@ -67,7 +72,7 @@ async def test_a_type_may_have_any_name(store: Store, name: str) -> None:
 async def test_a_type_of_any_name_can_be_paused_limited_and_cleared(
     store: Store, name: str
 ) -> None:
-    await store.pause(name, now=T0)
+    await store.pause(PauseRequest(name), now=T0)
     await store.limit(name, Limits(concurrency=1), now=T0)
     await add_one(store, name)
     await add_one(store, name)
@@ -84,17 +89,21 @@ async def test_a_type_of_any_name_can_be_paused_limited_and_cleared(
 async def test_a_worker_and_a_lane_may_have_any_name(store: Store, name: str) -> None:
     await add_one(store)
     asked = Claim(name, 1)
-    [job] = (await store.claim(["email"], 1, worker=name, claim=asked, now=T0)).jobs
+    [job] = (
+        await store.claim(ClaimRequest(["email"], 1, worker=name, claim=asked), now=T0)
+    ).jobs
     assert job.run is not None
     assert (job.worker, job.run.claim) == (name, f"{name}.1")
-    again = await store.claim(["email"], 1, worker=name, claim=asked, now=T0)
+    again = await store.claim(
+        ClaimRequest(["email"], 1, worker=name, claim=asked), now=T0
+    )
     assert again.jobs == [job]
 
-    assert (await store.renew(name, runs=[job], now=T0)).lost == []
+    assert (await store.renew(RenewRequest(name, runs=[job]), now=T0)).lost == []
     [worker] = await store.workers(now=T0)
     assert (worker.name, worker.active) == (name, 1)
-    assert await end(store, job, Completed()) is Word.DONE
-    assert await end(store, job, Completed()) is Word.ALREADY
+    assert await end(store, job, Completed()) is Result.DONE
+    assert await end(store, job, Completed()) is Result.ALREADY
     assert (await get_one(store, job.id)).worker == name
 
 

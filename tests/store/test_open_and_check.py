@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.errors import ConfigError
-from kue.job import Completed, State
-from kue.settings import load
+from kue.model.errors import ConfigError
+from kue.model.job import Completed, State
+from kue.model.settings import load
 from kue.store import store_for
-from kue.store.values import Limits, Outcome, Report
-from tests.support.engines import ENGINES, engine_at
+from kue.store.contract import Store
+from kue.store.values import Limits, Outcome, PauseRequest, RemoveRequest, Report
+from tests.support.engines import ENGINES, Engine, engine_at
 from tests.support.jobs import (
     T0,
     add_many,
@@ -23,10 +23,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from tests.support.engines import Engine
 
 
 async def test_open_says_in_a_sentence_how_durable_the_store_is(store: Store) -> None:
@@ -146,7 +142,7 @@ async def test_queues_with_different_prefixes_do_not_meet(engine: Engine) -> Non
     other = engine_at(engine.name, engine.settings.url).new_store()
     try:
         await add_one(one)
-        await one.pause(now=T0)
+        await one.pause(PauseRequest(), now=T0)
         await one.limit("email", Limits(concurrency=1), now=T0)
         assert await other.types() == []
         assert await other.paused() == []
@@ -208,7 +204,9 @@ async def test_a_check_raises_no_false_alarm_while_others_work(
                 [Outcome(job, Completed()) for job in jobs[:25]], now=T0
             )
             await other_store.cancel([job.id for job in jobs], now=T0)
-            await other_store.remove([job.id for job in jobs], force=True, now=T0)
+            await other_store.remove(
+                RemoveRequest([job.id for job in jobs], force=True), now=T0
+            )
             await tend(other_store, T0)
 
     async with asyncio.TaskGroup() as tasks:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.job import Completed, Failed, Job, State
-from kue.store.values import MAX_BATCH, sort_key
+from kue.model.job import Completed, Failed, Job, State
+from kue.store.contract import Store
+from kue.store.values import (
+    MAX_BATCH,
+    MoveRequest,
+    PageRequest,
+    RemoveRequest,
+    sort_key,
+)
 from tests.support.jobs import (
     MINUTE,
     OOPS,
     T0,
     add_many,
     add_one,
+    all_ids,
     claim_one,
     end,
     job_in,
     start_one,
 )
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 TYPES = ["email", "sms", "video", "report"]
 FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]
@@ -31,15 +36,7 @@ FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]
 async def leaf(
     store: Store, state: State | None = None, type: str | None = None, **options: Any
 ) -> list[int]:
-    """Turn page by page and return all ids, in order."""
-    ids: list[int] = []
-    cursor = None
-    while True:
-        page = await store.page(state, type, cursor=cursor, **options)
-        ids += [job.id for job in page.jobs]
-        cursor = page.cursor
-        if cursor is None:
-            return ids
+    return await all_ids(store, PageRequest(state, type, **options))
 
 
 def in_order(jobs: list[Job], state: State | None) -> list[int]:
@@ -111,7 +108,7 @@ async def test_pages_of_all_states_are_in_the_order_of_ids(
 async def test_a_page_shows_jobs_as_get_does(store: Store) -> None:
     for state in State:
         await job_in(store, state, str(state))
-    page = await store.page()
+    page = await store.page(PageRequest())
 
     assert page.jobs == await store.get([job.id for job in page.jobs])
 
@@ -119,18 +116,18 @@ async def test_a_page_shows_jobs_as_get_does(store: Store) -> None:
 async def test_the_last_page_has_no_cursor(store: Store) -> None:
     await add_many(store, 4)
 
-    assert (await store.page(State.WAITING, limit=5)).cursor is None
-    first = await store.page(State.WAITING, limit=3)
+    assert (await store.page(PageRequest(State.WAITING, limit=5))).cursor is None
+    first = await store.page(PageRequest(State.WAITING, limit=3))
     assert first.cursor is not None
     assert (
-        await store.page(State.WAITING, limit=3, cursor=first.cursor)
+        await store.page(PageRequest(State.WAITING, limit=3, cursor=first.cursor))
     ).cursor is None
 
 
 async def test_an_empty_store_has_one_empty_page(store: Store) -> None:
-    page = await store.page()
+    page = await store.page(PageRequest())
     assert (page.jobs, page.cursor) == ([], None)
-    page = await store.page(State.FAILED, "nothing")
+    page = await store.page(PageRequest(State.FAILED, "nothing"))
     assert (page.jobs, page.cursor) == ([], None)
 
 
@@ -144,7 +141,9 @@ async def test_the_first_ones_may_be_skipped(
     everything = await leaf(store, state, descending=descending)
 
     for skip in (0, 1, 7, 19, 20, 99):
-        page = await store.page(state, skip=skip, limit=4, descending=descending)
+        page = await store.page(
+            PageRequest(state, skip=skip, limit=4, descending=descending)
+        )
         assert [job.id for job in page.jobs] == everything[skip : skip + 4]
         rest = await leaf(store, state, skip=skip, descending=descending)
         assert rest == everything[skip:]
@@ -155,19 +154,19 @@ async def test_a_cursor_of_ones_own_making_is_refused(
     store: Store, cursor: str
 ) -> None:
     with pytest.raises(ValueError, match="cursor"):
-        await store.page(cursor=cursor)
+        await store.page(PageRequest(cursor=cursor))
 
 
 @pytest.mark.parametrize("limit", [-1, MAX_BATCH + 1])
 async def test_a_page_has_a_size(store: Store, limit: int) -> None:
     with pytest.raises(ValueError, match="limit"):
-        await store.page(limit=limit)
+        await store.page(PageRequest(limit=limit))
 
 
 async def test_a_large_page_is_one_call(store: Store) -> None:
     ids = await add_many(store, MAX_BATCH + 3)
 
-    page = await store.page(State.WAITING, limit=MAX_BATCH)
+    page = await store.page(PageRequest(State.WAITING, limit=MAX_BATCH))
 
     assert [job.id for job in page.jobs] == ids[:MAX_BATCH]
 
@@ -185,12 +184,12 @@ async def test_a_job_that_stays_is_on_exactly_one_page(store: Store) -> None:
     seen: list[int] = []
     cursor = None
     while True:
-        page = await store.page(State.WAITING, limit=5, cursor=cursor)
+        page = await store.page(PageRequest(State.WAITING, limit=5, cursor=cursor))
         seen += [job.id for job in page.jobs]
         cursor = page.cursor
         if cursor is None:
             break
-        await store.remove(go[:2], now=T0)
+        await store.remove(RemoveRequest(go[:2]), now=T0)
         await store.cancel(go[2:3], now=T0)
         del go[:3]
         await add_one(store, TYPES[len(seen) % 4], priority=-5)
@@ -202,10 +201,10 @@ async def test_a_job_that_stays_is_on_exactly_one_page(store: Store) -> None:
 
 async def test_a_page_goes_on_though_its_last_job_is_gone(store: Store) -> None:
     ids = await add_many(store, 6)
-    page = await store.page(State.WAITING, limit=3)
-    await store.remove(ids[:4], now=T0)
+    page = await store.page(PageRequest(State.WAITING, limit=3))
+    await store.remove(RemoveRequest(ids[:4]), now=T0)
 
-    rest = await store.page(State.WAITING, limit=3, cursor=page.cursor)
+    rest = await store.page(PageRequest(State.WAITING, limit=3, cursor=page.cursor))
 
     assert [job.id for job in rest.jobs] == ids[4:]
 
@@ -224,7 +223,7 @@ async def test_a_job_that_failed_again_is_where_it_failed_last(store: Store) -> 
     await end(store, first, Failed(OOPS), now=T0 + 1)
     second = await start_one(store, now=T0 + 2)
     await end(store, second, Failed(OOPS), now=T0 + 2)
-    await store.move([first.id], State.WAITING, now=T0 + 3)
+    await store.move(MoveRequest([first.id], State.WAITING), now=T0 + 3)
     again = await claim_one(store, now=T0 + 3)
     await end(store, again, Failed(OOPS), now=T0 + MINUTE)
 
@@ -258,7 +257,7 @@ async def test_reading_changes_nothing(store: Store) -> None:
     """D-29: what cannot be understood is never deleted for being looked at."""
     ids = [await job_in(store, state, str(state)) for state in State]
     before = await store.get(ids)
-    await store.page()
+    await store.page(PageRequest())
     await store.count()
 
     assert await store.get(ids) == before
@@ -286,7 +285,9 @@ async def test_a_cursor_from_far_beyond_is_no_way_to_keep_the_store_busy(
     beyond = f"{-(10**16 - 1)}:{10**16 - 1}"
 
     async with asyncio.timeout(50):
-        page = await store.page(limit=5, cursor=beyond, descending=descending)
+        page = await store.page(
+            PageRequest(limit=5, cursor=beyond, descending=descending)
+        )
 
     assert [job.id for job in page.jobs] == (ids[::-1] if descending else [])
     assert page.cursor is None

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.store.values import Outcome
-from tests.support.jobs import T0, add, add_one, claim
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kue.store.base import Store
-    from tests.support.hands import Hands
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.store.contract import Store
+from kue.store.redis.keys import LIVE_CHUNK
+from kue.store.values import Outcome, PageRequest
+from tests.support.hands import Hands
+from tests.support.jobs import T0, add, add_many, add_one, all_ids, claim
 
 TYPES = ("email", "sms", "video")
 EACH = 400
@@ -50,17 +48,6 @@ async def fill(store: Store, state: State) -> None:
                 )
 
 
-async def everything(store: Store, state: State | None, descending: bool) -> list[int]:
-    ids: list[int] = []
-    cursor: str | None = None
-    while True:
-        page = await store.page(state, limit=500, cursor=cursor, descending=descending)
-        ids += [job.id for job in page.jobs]
-        cursor = page.cursor
-        if cursor is None:
-            return ids
-
-
 def skips(total: int) -> Sequence[int]:
     return (0, 1, 499, 501, 502, 777, 800, 801, 1_111, total - 1, total, total + 50)
 
@@ -73,11 +60,13 @@ async def test_a_page_far_behind_is_the_one_that_reading_on_leads_to(
     store: Store, state: State | None, descending: bool
 ) -> None:
     await fill(store, state or State.DELAYED)
-    ids = await everything(store, state, descending)
+    ids = await all_ids(store, PageRequest(state, limit=500, descending=descending))
     assert len(set(ids)) == len(ids) >= COUNT
 
     for skip in skips(len(ids)):
-        page = await store.page(state, skip=skip, limit=20, descending=descending)
+        page = await store.page(
+            PageRequest(state, skip=skip, limit=20, descending=descending)
+        )
 
         assert [job.id for job in page.jobs] == ids[skip : skip + 20], skip
         assert (page.cursor is None) == (skip + 20 >= len(ids)), skip
@@ -95,9 +84,25 @@ async def test_a_page_far_behind_costs_no_more_than_a_near_one(
         return int(hands.redis.info("stats")["total_net_output_bytes"])
 
     before, bytes_before = hands.commands(), sent()
-    await store.page(state, skip=COUNT - 100, limit=20)
+    await store.page(PageRequest(state, skip=COUNT - 100, limit=20))
     bytes_sent = sent() - bytes_before
 
     # A hundred jobs are read, and some numbers: not the 1,100 before them.
     assert hands.commands() - before < 100 * 13 + 150
     assert bytes_sent < 40_000
+
+
+@pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True)
+@pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
+@pytest.mark.parametrize("limit", [1, 2, 500])
+async def test_all_ids_are_found_in_order_however_far_apart(
+    store: Store, hands: Hands, descending: bool, limit: int
+) -> None:
+    ids: list[int] = []
+    for apart in (0, 1, 1, 9, 40, 2):
+        ids += await add_many(store, 2)
+        hands.do("INCRBY", hands.home("ids"), apart * LIVE_CHUNK)
+
+    found = await all_ids(store, PageRequest(limit=limit, descending=descending))
+
+    assert found == sorted(ids, reverse=descending)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
-from tests.support.jobs import HOUR, T0, add_many
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
+from kue.model.job import State
+from kue.store.contract import Store
+from kue.store.values import PageRequest, RemoveRequest
+from tests.support.jobs import HOUR, T0, add_many, all_ids
 
 #: More than a script reads at a time; ids of one to four digits.
 MANY = 1_400
@@ -20,17 +18,8 @@ MANY = 1_400
 async def leaf(
     store: Store, *, limit: int, descending: bool, job_type: str | None = "email"
 ) -> list[int]:
-    """Turn page by page and return all ids, in order."""
-    ids: list[int] = []
-    cursor: str | None = None
-    while True:
-        page = await store.page(
-            State.DELAYED, job_type, limit=limit, cursor=cursor, descending=descending
-        )
-        ids += [job.id for job in page.jobs]
-        cursor = page.cursor
-        if cursor is None:
-            return ids
+    request = PageRequest(State.DELAYED, job_type, limit, descending=descending)
+    return await all_ids(store, request)
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -50,7 +39,7 @@ async def test_gaps_between_them_do_not_matter(store: Store, descending: bool) -
     ids = await add_many(store, 2 * MANY, delay=HOUR // 1000, now=T0)
     gone = random.Random(7).sample(ids, MANY - 200)
     for start in range(0, len(gone), 500):
-        await store.remove(gone[start : start + 500], now=T0)
+        await store.remove(RemoveRequest(gone[start : start + 500]), now=T0)
 
     found = await leaf(store, limit=130, descending=descending)
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.job import State
-from kue.store.redis import type_ids
-from kue.store.values import Filter
-from tests.support.jobs import add_many, job_in
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
-    from tests.support.hands import Hands
+from kue.model.job import State
+from kue.store.contract import Store
+from kue.store.redis import job_ids_of_type
+from kue.store.values import Filter, PageRequest
+from tests.support.hands import Hands
+from tests.support.jobs import add_many, all_pages, job_in
 
 
 async def scatter(store: Store, count: int, others: int) -> list[int]:
@@ -34,7 +30,7 @@ async def test_a_page_of_a_type_has_all_its_states_by_id(
 ) -> None:
     ids = await scatter(store, 21, 210)
 
-    page = await store.page(type="rare", limit=100, descending=descending)
+    page = await store.page(PageRequest(type="rare", limit=100, descending=descending))
     found = await store.find(
         Filter(type="rare"), limit=100, scan=50, descending=descending
     )
@@ -52,7 +48,7 @@ async def test_a_rare_type_is_found_at_once_among_very_many(
     ids = await scatter(store, 50, 30_000)
 
     before = hands.commands()
-    page = await store.page(type="rare", limit=100)
+    page = await store.page(PageRequest(type="rare", limit=100))
 
     assert [job.id for job in page.jobs] == sorted(ids)
     # Some 60 for the indexes, and those of get.lua for each job that is of the type.
@@ -65,24 +61,15 @@ async def test_a_type_with_very_many_jobs_is_read_page_by_page(
     store: Store, descending: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its ids are too many to sort; the walk over all of them is bounded."""
-    monkeypatch.setattr(type_ids, "FEW", 20)
-    monkeypatch.setattr(type_ids, "MAX_PASSED", 100)
+    monkeypatch.setattr(job_ids_of_type, "FEW", 20)
+    monkeypatch.setattr(job_ids_of_type, "MAX_PASSED", 100)
     ids = await scatter(store, 42, 2_000)
-    found: list[int] = []
-    cursor: str | None = None
-    pages = 0
+    request = PageRequest(type="rare", limit=10, descending=descending)
 
-    while True:
-        page = await store.page(
-            type="rare", limit=10, cursor=cursor, descending=descending
-        )
-        found += [job.id for job in page.jobs]
-        pages += 1
-        cursor = page.cursor
-        if cursor is None:
-            break
+    pages = await all_pages(store, request)
 
+    found = [job.id for page in pages for job in page.jobs]
     assert found == sorted(ids, reverse=descending)
-    assert pages > len(ids) / 10
-    [job] = (await store.page(type="rare", limit=1, skip=40)).jobs
+    assert len(pages) > len(ids) / 10
+    [job] = (await store.page(PageRequest(type="rare", limit=1, skip=40))).jobs
     assert job.id == sorted(ids)[40]

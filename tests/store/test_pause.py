@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kue.job import Completed, State
-from kue.store.values import Pause, Word
+from kue.model.job import Completed, State
+from kue.store.contract import Store
+from kue.store.values import PageRequest, Pause, PauseRequest, Result
 from tests.support.jobs import (
     MINUTE,
     SECOND,
@@ -21,14 +20,11 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import tend
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 
 async def test_a_paused_type_hands_out_nothing(store: Store) -> None:
     paused = await add_one(store, "email")
     other = await add_one(store, "sms")
-    await store.pause("email", now=T0)
+    await store.pause(PauseRequest("email"), now=T0)
 
     assert await claim_ids(store, "email", "sms") == [other]
     assert await state_of(store, paused) is State.WAITING
@@ -36,7 +32,7 @@ async def test_a_paused_type_hands_out_nothing(store: Store) -> None:
 
 async def test_a_resumed_type_hands_out_jobs_again(store: Store) -> None:
     job_id = await add_one(store)
-    await store.pause("email", now=T0)
+    await store.pause(PauseRequest("email"), now=T0)
 
     assert await store.resume("email", now=T0) is True
 
@@ -47,7 +43,7 @@ async def test_a_resumed_type_hands_out_jobs_again(store: Store) -> None:
 async def test_everything_can_be_paused_at_once(store: Store) -> None:
     for type in ("email", "sms", "video"):
         await add_one(store, type)
-    await store.pause(now=T0)
+    await store.pause(PauseRequest(), now=T0)
     assert await claim_ids(store, "email", "sms", "video") == []
 
     assert await store.resume(now=T0) is True
@@ -59,8 +55,8 @@ async def test_a_type_stays_paused_when_all_are_resumed(store: Store) -> None:
     """They are two pauses, and each ends by itself."""
     await add_one(store, "email")
     sms = await add_one(store, "sms")
-    await store.pause("email", now=T0)
-    await store.pause(now=T0)
+    await store.pause(PauseRequest("email"), now=T0)
+    await store.pause(PauseRequest(), now=T0)
     await store.resume(now=T0)
 
     assert await claim_ids(store, "email", "sms") == [sms]
@@ -68,8 +64,8 @@ async def test_a_type_stays_paused_when_all_are_resumed(store: Store) -> None:
 
 async def test_all_stay_paused_when_a_type_is_resumed(store: Store) -> None:
     await add_one(store, "email")
-    await store.pause("email", now=T0)
-    await store.pause(now=T0)
+    await store.pause(PauseRequest("email"), now=T0)
+    await store.pause(PauseRequest(), now=T0)
     await store.resume("email", now=T0)
 
     assert await claim_ids(store, "email") == []
@@ -81,9 +77,9 @@ async def test_resuming_what_is_not_paused_says_so(store: Store) -> None:
 
 
 async def test_pauses_are_told_with_who_and_why(store: Store) -> None:
-    await store.pause("sms", reason="provider down", by="ann", now=T0)
-    await store.pause("email", until=T0 + MINUTE, now=T0 + 1)
-    await store.pause(reason="deploy", now=T0 + 2)
+    await store.pause(PauseRequest("sms", reason="provider down", by="ann"), now=T0)
+    await store.pause(PauseRequest("email", until=T0 + MINUTE), now=T0 + 1)
+    await store.pause(PauseRequest(reason="deploy"), now=T0 + 2)
 
     assert await store.paused() == [
         Pause(None, T0 + 2, reason="deploy"),
@@ -93,15 +89,15 @@ async def test_pauses_are_told_with_who_and_why(store: Store) -> None:
 
 
 async def test_the_last_pause_of_a_type_stands(store: Store) -> None:
-    await store.pause("email", reason="first", now=T0)
-    await store.pause("email", reason="second", now=T0 + 1)
+    await store.pause(PauseRequest("email", reason="first"), now=T0)
+    await store.pause(PauseRequest("email", reason="second"), now=T0 + 1)
 
     assert await store.paused() == [Pause("email", T0 + 1, reason="second")]
 
 
 async def test_a_pause_with_an_end_ends_by_itself(store: Store) -> None:
     job_id = await add_one(store)
-    await store.pause("email", until=T0 + MINUTE, now=T0)
+    await store.pause(PauseRequest("email", until=T0 + MINUTE), now=T0)
 
     assert await claim_ids(store, now=T0 + MINUTE - 1) == []
     assert await claim_ids(store, now=T0 + MINUTE + 1) == [job_id]
@@ -109,17 +105,17 @@ async def test_a_pause_with_an_end_ends_by_itself(store: Store) -> None:
 
 async def test_a_claim_tells_when_a_pause_ends(store: Store) -> None:
     await add_one(store)
-    await store.pause("email", now=T0)
+    await store.pause(PauseRequest("email"), now=T0)
     assert (await take(store)).next_at is None
 
-    await store.pause("email", until=T0 + MINUTE, now=T0)
+    await store.pause(PauseRequest("email", until=T0 + MINUTE), now=T0)
 
     assert (await take(store)).next_at == T0 + MINUTE
 
 
 async def test_a_pause_of_all_with_an_end_ends_by_itself(store: Store) -> None:
     job_id = await add_one(store)
-    await store.pause(until=T0 + MINUTE, now=T0)
+    await store.pause(PauseRequest(until=T0 + MINUTE), now=T0)
 
     assert await claim_ids(store, now=T0 + MINUTE - 1) == []
     await tend(store, T0 + MINUTE + 1)
@@ -128,14 +124,14 @@ async def test_a_pause_of_all_with_an_end_ends_by_itself(store: Store) -> None:
 
 async def test_running_jobs_finish_in_a_pause(store: Store) -> None:
     job = await start_one(store)
-    await store.pause("email", now=T0)
+    await store.pause(PauseRequest("email"), now=T0)
 
-    assert await end(store, job, Completed()) is Word.DONE
+    assert await end(store, job, Completed()) is Result.DONE
 
 
 async def test_a_paused_type_takes_new_jobs_and_promotes_old_ones(store: Store) -> None:
     delayed = await add_one(store, delay=1)
-    await store.pause("email", now=T0)
+    await store.pause(PauseRequest("email"), now=T0)
     added = await add_one(store)
 
     await tend(store, T0 + SECOND)
@@ -146,7 +142,7 @@ async def test_a_paused_type_takes_new_jobs_and_promotes_old_ones(store: Store) 
 
 
 async def test_a_type_can_be_paused_before_it_has_jobs(store: Store) -> None:
-    await store.pause("email", now=T0)
+    await store.pause(PauseRequest("email"), now=T0)
     await add_one(store, "email")
 
     assert await claim_ids(store) == []
@@ -155,9 +151,9 @@ async def test_a_type_can_be_paused_before_it_has_jobs(store: Store) -> None:
 async def test_a_pause_says_why_a_job_waits(store: Store) -> None:
     job_id = await add_one(store)
     assert (await get_one(store, job_id)).held == ""
-    await store.pause("email", now=T0)
+    await store.pause(PauseRequest("email"), now=T0)
     assert (await get_one(store, job_id)).held == "paused"
-    await store.pause("email", reason="provider down", now=T0)
+    await store.pause(PauseRequest("email", reason="provider down"), now=T0)
     assert (await get_one(store, job_id)).held == "paused: provider down"
 
     await store.resume("email", now=T0)
@@ -167,23 +163,23 @@ async def test_a_pause_says_why_a_job_waits(store: Store) -> None:
 async def test_a_pause_of_all_says_why_a_job_waits(store: Store) -> None:
     job_id = await add_one(store)
     delayed = await add_one(store, delay=60)
-    await store.pause(reason="deploy", now=T0)
+    await store.pause(PauseRequest(reason="deploy"), now=T0)
 
     assert (await get_one(store, job_id)).held == "paused: deploy"
-    [job] = (await store.page(State.WAITING, "email")).jobs
+    [job] = (await store.page(PageRequest(State.WAITING, "email"))).jobs
     assert job.held == "paused: deploy"
     assert (await get_one(store, delayed)).held == ""
 
 
 async def test_a_pause_is_everybodys(store: Store, other_store: Store) -> None:
     await add_one(store)
-    await store.pause("email", reason="deploy", now=T0)
+    await store.pause(PauseRequest("email", reason="deploy"), now=T0)
 
     assert await claim_ids(other_store) == []
     assert [pause.reason for pause in await other_store.paused()] == ["deploy"]
 
 
 async def test_a_pause_does_not_make_a_type(store: Store) -> None:
-    await store.pause("email", now=T0)
+    await store.pause(PauseRequest("email"), now=T0)
 
     assert await store.types() == []

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.store.values import Pause
+from kue.store.contract import Store
+from kue.store.values import Pause, PauseRequest, RenewRequest
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -18,23 +17,22 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import lose_worker, tend
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 #: More than one shard is home to them, and names may look like anything.
 WORKERS = ["w1", "w2", "a:{b}%41", 'späte "Schicht"', "email"]
 
 
 async def heard(store: Store, worker: str, now: int = T0) -> Pause | None:
     """Return the pause that a worker hears of when it beats."""
-    return (await store.renew(worker, now=now)).paused
+    return (await store.renew(RenewRequest(worker), now=now)).paused
 
 
 @pytest.mark.parametrize("worker", WORKERS)
 async def test_a_paused_worker_hears_of_it_with_its_beat(
     store: Store, worker: str
 ) -> None:
-    await store.pause(worker=worker, reason="new disk", by="ann", now=T0 + 1)
+    await store.pause(
+        PauseRequest(worker=worker, reason="new disk", by="ann"), now=T0 + 1
+    )
 
     told = Pause(None, T0 + 1, reason="new disk", by="ann", worker=worker)
     assert await heard(store, worker) == told
@@ -44,15 +42,15 @@ async def test_a_paused_worker_hears_of_it_with_its_beat(
 
 async def test_a_worker_that_is_not_paused_hears_nothing(store: Store) -> None:
     """Neither of pauses of types, which claims look at, nor of other workers."""
-    await store.pause(now=T0)
-    await store.pause("w1", now=T0)
-    await store.pause(worker="w2", now=T0)
+    await store.pause(PauseRequest(), now=T0)
+    await store.pause(PauseRequest("w1"), now=T0)
+    await store.pause(PauseRequest(worker="w2"), now=T0)
 
     assert await heard(store, "w1") is None
 
 
 async def test_a_resumed_worker_hears_nothing_more(store: Store) -> None:
-    await store.pause(worker="w1", now=T0)
+    await store.pause(PauseRequest(worker="w1"), now=T0)
     await heard(store, "w1")
 
     assert await store.resume(worker="w1", now=T0) is True
@@ -63,9 +61,9 @@ async def test_a_resumed_worker_hears_nothing_more(store: Store) -> None:
 
 
 async def test_pauses_of_workers_and_of_types_are_apart(store: Store) -> None:
-    await store.pause("w1", now=T0)
-    await store.pause(worker="w1", now=T0)
-    await store.pause(now=T0)
+    await store.pause(PauseRequest("w1"), now=T0)
+    await store.pause(PauseRequest(worker="w1"), now=T0)
+    await store.pause(PauseRequest(), now=T0)
 
     assert await store.resume("w1", now=T0) is True
     assert await store.resume(now=T0) is True
@@ -75,20 +73,20 @@ async def test_pauses_of_workers_and_of_types_are_apart(store: Store) -> None:
 
 
 async def test_a_pause_is_that_of_a_type_or_of_a_worker(store: Store) -> None:
-    with pytest.raises(ValueError, match="not of both"):
-        await store.pause("email", worker="w1", now=T0)
-    with pytest.raises(ValueError, match="not of both"):
+    with pytest.raises(ValueError, match="not both"):
+        await store.pause(PauseRequest("email", worker="w1"), now=T0)
+    with pytest.raises(ValueError, match="not both"):
         await store.resume("email", worker="w1", now=T0)
 
     assert await store.paused() == []
 
 
 async def test_pauses_are_told_in_order_those_of_workers_last(store: Store) -> None:
-    await store.pause(worker="w2", now=T0)
-    await store.pause("sms", now=T0)
-    await store.pause(worker="a worker", until=T0 + HOUR, now=T0)
-    await store.pause("email", now=T0)
-    await store.pause(now=T0)
+    await store.pause(PauseRequest(worker="w2"), now=T0)
+    await store.pause(PauseRequest("sms"), now=T0)
+    await store.pause(PauseRequest(worker="a worker", until=T0 + HOUR), now=T0)
+    await store.pause(PauseRequest("email"), now=T0)
+    await store.pause(PauseRequest(), now=T0)
 
     assert await store.paused() == [
         Pause(None, T0),
@@ -100,8 +98,10 @@ async def test_pauses_are_told_in_order_those_of_workers_last(store: Store) -> N
 
 
 async def test_the_last_pause_of_a_worker_stands(store: Store) -> None:
-    await store.pause(worker="w1", reason="first", until=T0 + MINUTE, now=T0)
-    await store.pause(worker="w1", reason="second", now=T0 + 1)
+    await store.pause(
+        PauseRequest(worker="w1", reason="first", until=T0 + MINUTE), now=T0
+    )
+    await store.pause(PauseRequest(worker="w1", reason="second"), now=T0 + 1)
 
     second = Pause(None, T0 + 1, reason="second", worker="w1")
     assert await store.paused() == [second]
@@ -109,7 +109,7 @@ async def test_the_last_pause_of_a_worker_stands(store: Store) -> None:
 
 
 async def test_a_pause_with_an_end_ends_by_itself(store: Store) -> None:
-    await store.pause(worker="w1", until=T0 + MINUTE, now=T0)
+    await store.pause(PauseRequest(worker="w1", until=T0 + MINUTE), now=T0)
 
     assert await heard(store, "w1", T0 + MINUTE - 1) is not None
     assert await heard(store, "w1", T0 + MINUTE) is None
@@ -118,8 +118,8 @@ async def test_a_pause_with_an_end_ends_by_itself(store: Store) -> None:
 
 async def test_pauses_that_are_over_are_forgotten(store: Store) -> None:
     """Also by a clock that goes back afterwards."""
-    await store.pause(worker="over", until=T0 + MINUTE, now=T0)
-    await store.pause(worker="lasts", now=T0)
+    await store.pause(PauseRequest(worker="over", until=T0 + MINUTE), now=T0)
+    await store.pause(PauseRequest(worker="lasts"), now=T0)
 
     await tend(store, T0 + MINUTE)
 
@@ -129,17 +129,17 @@ async def test_pauses_that_are_over_are_forgotten(store: Store) -> None:
 async def test_claims_do_not_look_at_it(store: Store) -> None:
     """The worker stops by itself; what it asked for before it heard is its own."""
     job_id = await add_one(store)
-    await store.pause(worker="w1", now=T0)
+    await store.pause(PauseRequest(worker="w1"), now=T0)
 
     assert await claim_ids(store, worker="w1") == [job_id]
 
 
 async def test_a_worker_is_shown_as_paused(store: Store) -> None:
     for worker in ("w1", "w2", "w3"):
-        await store.renew(worker, lease=HOUR, now=T0)
-    await store.pause(worker="w1", now=T0)
-    await store.pause(worker="w2", until=T0 + MINUTE, now=T0)
-    await store.pause("w3", now=T0)
+        await store.renew(RenewRequest(worker, lease=HOUR), now=T0)
+    await store.pause(PauseRequest(worker="w1"), now=T0)
+    await store.pause(PauseRequest(worker="w2", until=T0 + MINUTE), now=T0)
+    await store.pause(PauseRequest("w3"), now=T0)
 
     early = await store.workers(now=T0)
     late = await store.workers(now=T0 + MINUTE)
@@ -149,7 +149,7 @@ async def test_a_worker_is_shown_as_paused(store: Store) -> None:
 
 
 async def test_a_worker_that_nobody_knows_can_be_paused(store: Store) -> None:
-    await store.pause(worker="to come", now=T0)
+    await store.pause(PauseRequest(worker="to come"), now=T0)
 
     assert await store.workers(now=T0) == []
     assert await heard(store, "to come", T0 + HOUR) is not None
@@ -158,8 +158,8 @@ async def test_a_worker_that_nobody_knows_can_be_paused(store: Store) -> None:
 
 async def test_a_worker_that_was_lost_comes_back_paused(store: Store) -> None:
     await start_one(store, worker="w1")
-    await store.pause(worker="w1", now=T0)
-    await store.pause(worker="w2", until=T0 + HOUR, now=T0)
+    await store.pause(PauseRequest(worker="w1"), now=T0)
+    await store.pause(PauseRequest(worker="w2", until=T0 + HOUR), now=T0)
     await lose_worker(store, T0)
     await tend(store, T0 + MINUTE)
     assert await store.workers(now=T0 + MINUTE) == []
@@ -169,8 +169,8 @@ async def test_a_worker_that_was_lost_comes_back_paused(store: Store) -> None:
 
 
 async def test_a_worker_that_left_comes_back_paused(store: Store) -> None:
-    await store.renew("w1", now=T0)
-    await store.pause(worker="w1", now=T0)
+    await store.renew(RenewRequest("w1"), now=T0)
+    await store.pause(PauseRequest(worker="w1"), now=T0)
     await store.leave("w1", now=T0)
     await tend(store, T0 + SECOND)
 
@@ -178,14 +178,14 @@ async def test_a_worker_that_left_comes_back_paused(store: Store) -> None:
 
 
 async def test_a_pause_is_everybodys(store: Store, other_store: Store) -> None:
-    await store.pause(worker="w1", reason="deploy", now=T0)
+    await store.pause(PauseRequest(worker="w1", reason="deploy"), now=T0)
 
     assert await other_store.paused() == await store.paused()
     assert await heard(other_store, "w1") == await heard(store, "w1")
 
 
 async def test_a_pause_of_a_worker_does_not_make_a_type(store: Store) -> None:
-    await store.pause(worker="w1", now=T0)
+    await store.pause(PauseRequest(worker="w1"), now=T0)
 
     assert await store.types() == []
     assert await claim_ids(store, "w1") == []

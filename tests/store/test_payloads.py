@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kue.draft import draft
-from kue.job import Completed, Error, Failed, Retried
+from kue.model.draft import draft
+from kue.model.job import Completed, Error, Failed, Retried
 from kue.store.codec import result_of
-from kue.store.values import Change, LogLine, Outcome, Progress
+from kue.store.contract import Store
+from kue.store.values import Change, LogLine, Outcome, PageRequest, Progress
 from tests.support.jobs import (
     OOPS,
     T0,
@@ -24,9 +25,6 @@ from tests.support.jobs import (
     get_one,
     start_one,
 )
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 SCALARS = (
     st.none()
@@ -101,7 +99,7 @@ async def test_awkward_data_comes_back_as_it_was(store: Store, value: Any) -> No
     assert same(job.data, value)
 
     assert same((await get_one(store, job.id)).data, value)
-    assert same((await store.page()).jobs[0].data, value)
+    assert same((await store.page(PageRequest())).jobs[0].data, value)
 
 
 @pytest.mark.parametrize("value", AWKWARD[:-1], ids=lambda value: f"{value!r:.20}")

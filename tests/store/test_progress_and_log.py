@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.job import Completed, Retried, State
+from kue.model.job import Completed, Retried, State
+from kue.store.contract import Store
 from kue.store.values import (
     MAX_BATCH,
     MAX_LOG_LINES,
     MAX_LOG_TEXT,
     LogLine,
     Progress,
-    Word,
+    RemoveRequest,
+    Result,
 )
 from tests.support.jobs import (
     OOPS,
@@ -30,13 +30,10 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import lose_worker
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 NOT_ACTIVE = [state for state in State if state is not State.ACTIVE]
 
 
-async def say(store: Store, job_id: int, percent: int, *, token: str = "") -> Word:
+async def say(store: Store, job_id: int, percent: int, *, token: str = "") -> Result:
     update = Progress(job_id, percent, {"step": percent}, token)
     [word] = await store.progress([update], now=T0)
     return word
@@ -45,7 +42,7 @@ async def say(store: Store, job_id: int, percent: int, *, token: str = "") -> Wo
 async def test_progress_of_a_running_job_is_kept(store: Store) -> None:
     job = await start_one(store)
 
-    assert await say(store, job.id, 40, token=job.token) is Word.DONE
+    assert await say(store, job.id, 40, token=job.token) is Result.DONE
 
     shown = await get_one(store, job.id)
     assert (shown.progress, shown.progress_data) == (40, {"step": 40})
@@ -64,7 +61,7 @@ async def test_progress_may_be_told_without_a_token(store: Store) -> None:
     """By whoever watches a job from outside."""
     job = await start_one(store)
 
-    assert await say(store, job.id, 10) is Word.DONE
+    assert await say(store, job.id, 10) is Result.DONE
 
 
 async def test_the_last_word_on_progress_stands(store: Store) -> None:
@@ -73,20 +70,20 @@ async def test_the_last_word_on_progress_stands(store: Store) -> None:
     await store.progress([Progress(job.id, 20, [1])], now=T0)
 
     shown = await get_one(store, job.id)
-    assert words == [Word.DONE] * 2
+    assert words == [Result.DONE] * 2
     assert (shown.progress, shown.progress_data) == (20, [1])
 
 
 async def test_progress_of_a_run_that_was_taken_back_is_lost(store: Store) -> None:
     job = await start_one(store)
     await lose_worker(store, T0)
-    assert await say(store, job.id, 10, token=job.token) is Word.LOST
+    assert await say(store, job.id, 10, token=job.token) is Result.LOST
 
     again = await claim_one(store, worker="w2", now=T0 + 11 * SECOND)
-    assert await say(store, job.id, 10, token=job.token) is Word.LOST
+    assert await say(store, job.id, 10, token=job.token) is Result.LOST
 
     assert (await get_one(store, job.id)).progress == 0
-    assert await say(store, job.id, 20, token=again.token) is Word.DONE
+    assert await say(store, job.id, 20, token=again.token) is Result.DONE
 
 
 @pytest.mark.parametrize("state", NOT_ACTIVE)
@@ -96,7 +93,7 @@ async def test_a_job_that_does_not_run_makes_no_progress(
     job_id = await job_in(store, state)
     before = await get_one(store, job_id)
 
-    assert await say(store, job_id, 10) is Word.REFUSED
+    assert await say(store, job_id, 10) is Result.REFUSED
 
     assert await get_one(store, job_id) == before
 
@@ -105,16 +102,16 @@ async def test_a_run_that_has_ended_makes_no_progress(store: Store) -> None:
     job = await start_one(store)
     await end(store, job, Completed())
 
-    assert await say(store, job.id, 50, token=job.token) is Word.LOST
+    assert await say(store, job.id, 50, token=job.token) is Result.LOST
 
 
 async def test_a_job_that_is_gone_makes_no_progress(store: Store) -> None:
     """U-6: a late word does not bring part of a removed job back."""
     job = await start_one(store)
-    await store.remove([job.id], force=True, now=T0)
+    await store.remove(RemoveRequest([job.id], force=True), now=T0)
 
-    assert await say(store, job.id, 10) is Word.GONE
-    assert await say(store, job.id, 10, token=job.token) is Word.GONE
+    assert await say(store, job.id, 10) is Result.GONE
+    assert await say(store, job.id, 10, token=job.token) is Result.GONE
     assert await store.get([job.id]) == [None]
 
 
@@ -134,7 +131,7 @@ async def test_each_update_gets_its_own_word_in_the_order_asked(store: Store) ->
         now=T0,
     )
 
-    assert words == [Word.REFUSED, Word.DONE, Word.GONE, Word.LOST, Word.DONE]
+    assert words == [Result.REFUSED, Result.DONE, Result.GONE, Result.LOST, Result.DONE]
 
 
 async def test_a_batch_of_progress_has_an_end(store: Store) -> None:
@@ -142,7 +139,7 @@ async def test_a_batch_of_progress_has_an_end(store: Store) -> None:
     jobs = await claim(store, limit=MAX_BATCH)
     updates = [Progress(job.id, 7, token=job.token) for job in jobs]
 
-    assert await store.progress(updates, now=T0) == [Word.DONE] * MAX_BATCH
+    assert await store.progress(updates, now=T0) == [Result.DONE] * MAX_BATCH
     with pytest.raises(ValueError, match="at most 500"):
         await store.progress([*updates, updates[0]], now=T0)
 
@@ -153,7 +150,7 @@ async def test_a_log_takes_lines_whatever_the_state(store: Store, state: State) 
 
     word = await store.log(job_id, [LogLine("one"), LogLine("two")], now=T0 + 5)
 
-    assert word is Word.DONE
+    assert word is Result.DONE
     assert await store.logs(job_id) == [
         LogLine("one", at=T0 + 5),
         LogLine("two", at=T0 + 5),
@@ -236,10 +233,10 @@ async def test_part_of_a_log_can_be_read(
 async def test_a_job_that_is_gone_has_no_log(store: Store) -> None:
     job_id = await add_one(store)
     await store.log(job_id, [LogLine("hello")], now=T0)
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
 
-    assert await store.log(job_id, [LogLine("late")], now=T0) is Word.GONE
-    assert await store.log(job_id, [], now=T0) is Word.GONE
+    assert await store.log(job_id, [LogLine("late")], now=T0) is Result.GONE
+    assert await store.log(job_id, [], now=T0) is Result.GONE
     assert await store.logs(job_id) == []
 
 
@@ -253,5 +250,5 @@ async def test_logs_do_not_mix(store: Store) -> None:
 async def test_no_lines_are_no_lines(store: Store) -> None:
     job_id = await add_one(store)
 
-    assert await store.log(job_id, [], now=T0) is Word.DONE
+    assert await store.log(job_id, [], now=T0) is Result.DONE
     assert await store.logs(job_id) == []

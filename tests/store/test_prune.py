@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.job import Completed, State
-from kue.settings import Keep
-from kue.store.values import MAX_BATCH, LogLine, Outcome
+from kue.model.job import Completed, State
+from kue.model.settings import Keep
+from kue.store.contract import Store
+from kue.store.values import (
+    MAX_BATCH,
+    LogLine,
+    MoveRequest,
+    Outcome,
+    PageRequest,
+    RenewRequest,
+)
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -23,9 +31,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]
 
@@ -99,7 +104,7 @@ async def test_unfinished_jobs_are_never_pruned(store: Store) -> None:
     unfinished = (State.WAITING, State.ACTIVE, State.BLOCKED, State.DELAYED)
     ids = [await job_in(store, state, str(state)) for state in unfinished]
     strict = Keep(0, 0, 0, 0, 0, 0)
-    await store.renew("w1", lease=2 * HOUR, now=T0)
+    await store.renew(RenewRequest("w1", lease=2 * HOUR), now=T0)
 
     tended = await tend(store, T0 + MINUTE, keep=strict)
 
@@ -150,7 +155,7 @@ async def test_no_retention_at_all_means_gone_at_the_next_pass(store: Store) -> 
 
 async def test_a_restarted_job_is_not_pruned_for_its_earlier_end(store: Store) -> None:
     job_id = await job_in(store, State.COMPLETE, retention="1m")
-    await store.move([job_id], State.WAITING, now=T0)
+    await store.move(MoveRequest([job_id], State.WAITING), now=T0)
 
     assert (await tend(store, T0 + HOUR)).pruned == 0
     assert await state_of(store, job_id) is State.WAITING
@@ -164,13 +169,15 @@ async def test_a_pruned_job_leaves_nothing_behind(store: Store) -> None:
 
     assert await store.logs(job_id) == []
     assert await count_of(store) == {}
-    assert (await store.page()).jobs == []
+    assert (await store.page(PageRequest())).jobs == []
     assert (await add_one(store, unique="k")) != job_id
 
 
 async def test_many_are_pruned_in_bounded_steps(store: Store) -> None:
     await add_many(store, 25)
-    await store.cancel([job.id for job in (await store.page()).jobs], now=T0)
+    await store.cancel(
+        [job.id for job in (await store.page(PageRequest())).jobs], now=T0
+    )
     strict = keep_count(State.CANCELLED, 5)
 
     first = await store.tend(limit=10, keep=strict, now=T0 + 1)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import Completed, State
+from kue.model.job import Completed, State
+from kue.store.contract import Store
 from kue.store.values import (
     MAX_BATCH,
     Change,
     Limits,
     LogLine,
+    MoveRequest,
+    PageRequest,
     Progress,
+    RemoveRequest,
+    RenewRequest,
     Reply,
-    Word,
+    Result,
 )
 from tests.support.jobs import (
     HOUR,
@@ -32,14 +36,11 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import tend
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 NOT_ACTIVE = [state for state in State if state is not State.ACTIVE]
 
 
 async def remove(store: Store, job_id: int, *, force: bool = False) -> Reply:
-    [reply] = await store.remove([job_id], force=force, now=T0)
+    [reply] = await store.remove(RemoveRequest([job_id], force=force), now=T0)
     return reply
 
 
@@ -51,11 +52,15 @@ async def test_a_job_that_is_no_longer_where_it_was_seen_is_kept(
     job_id = await job_in(store, state)
     others = [other for other in State if other is not state]
 
-    [kept] = await store.remove([job_id], force=True, states=others, now=T0)
-    [gone] = await store.remove([job_id], force=True, states=[state], now=T0)
+    [kept] = await store.remove(
+        RemoveRequest([job_id], force=True, states=others), now=T0
+    )
+    [gone] = await store.remove(
+        RemoveRequest([job_id], force=True, states=[state]), now=T0
+    )
 
-    assert kept == Reply(Word.REFUSED, state=state)
-    assert gone == Reply(Word.DONE)
+    assert kept == Reply(Result.REFUSED, state=state)
+    assert gone == Reply(Result.DONE)
     assert await store.get([job_id]) == [None]
 
 
@@ -64,9 +69,9 @@ async def test_a_running_job_needs_force_even_when_its_state_is_meant(
 ) -> None:
     job_id = await job_in(store, State.ACTIVE)
 
-    [reply] = await store.remove([job_id], states=[State.ACTIVE], now=T0)
+    [reply] = await store.remove(RemoveRequest([job_id], states=[State.ACTIVE]), now=T0)
 
-    assert reply == Reply(Word.REFUSED, state=State.ACTIVE)
+    assert reply == Reply(Result.REFUSED, state=State.ACTIVE)
 
 
 @pytest.mark.parametrize("state", NOT_ACTIVE)
@@ -75,12 +80,12 @@ async def test_a_job_is_removed_wherever_it_is(store: Store, state: State) -> No
     job_id = await job_in(store, state)
     await store.log(job_id, [LogLine("hello")], now=T0)
 
-    assert await remove(store, job_id) == Reply(Word.DONE)
+    assert await remove(store, job_id) == Reply(Result.DONE)
 
     assert await store.get([job_id]) == [None]
     assert await store.logs(job_id) == []
     assert await count_of(store) == {}
-    assert (await store.page(type="email")).jobs == []
+    assert (await store.page(PageRequest(type="email"))).jobs == []
     await tend(store, T0 + 2 * HOUR)
     assert await claim_ids(store, now=T0 + 2 * HOUR) == []
 
@@ -88,23 +93,25 @@ async def test_a_job_is_removed_wherever_it_is(store: Store, state: State) -> No
 async def test_a_running_job_is_not_removed_by_accident(store: Store) -> None:
     job = await start_one(store)
 
-    assert await remove(store, job.id) == Reply(Word.REFUSED, state=State.ACTIVE)
+    assert await remove(store, job.id) == Reply(Result.REFUSED, state=State.ACTIVE)
 
-    assert await end(store, job, Completed()) is Word.DONE
+    assert await end(store, job, Completed()) is Result.DONE
 
 
 async def test_a_running_job_is_removed_by_force(store: Store) -> None:
     job = await start_one(store, ttl="5s")
 
-    assert await remove(store, job.id, force=True) == Reply(Word.DONE)
+    assert await remove(store, job.id, force=True) == Reply(Result.DONE)
 
-    assert await end(store, job, Completed()) is Word.GONE
-    assert (await store.renew("w1", runs=[job], now=T0)).lost == [job.id]
-    assert await store.progress([Progress(job.id, 1)], now=T0) == [Word.GONE]
-    assert await store.log(job.id, [LogLine("late")], now=T0) is Word.GONE
-    assert await store.update([Change(job.id, data=1)], now=T0) == [Word.GONE]
-    assert await store.move([job.id], State.WAITING, now=T0) == [Reply(Word.GONE)]
-    assert await store.cancel([job.id], now=T0) == [Reply(Word.GONE)]
+    assert await end(store, job, Completed()) is Result.GONE
+    assert (await store.renew(RenewRequest("w1", runs=[job]), now=T0)).lost == [job.id]
+    assert await store.progress([Progress(job.id, 1)], now=T0) == [Result.GONE]
+    assert await store.log(job.id, [LogLine("late")], now=T0) is Result.GONE
+    assert await store.update([Change(job.id, data=1)], now=T0) == [Result.GONE]
+    assert await store.move(MoveRequest([job.id], State.WAITING), now=T0) == [
+        Reply(Result.GONE)
+    ]
+    assert await store.cancel([job.id], now=T0) == [Reply(Result.GONE)]
     assert await state_of(store, job.id) is None
     [worker] = await store.workers(now=T0)
     assert worker.active == 0
@@ -124,12 +131,12 @@ async def test_removing_twice_is_removing_once(store: Store) -> None:
     job_id = await add_one(store)
     await remove(store, job_id)
 
-    assert await remove(store, job_id) == Reply(Word.GONE)
+    assert await remove(store, job_id) == Reply(Result.GONE)
 
 
 async def test_an_id_is_not_given_out_again(store: Store) -> None:
     ids = await add_many(store, 3)
-    await store.remove(ids, now=T0)
+    await store.remove(RemoveRequest(ids), now=T0)
 
     assert await add_one(store) > max(ids)
 
@@ -141,13 +148,15 @@ async def test_many_are_removed_in_one_call_each_with_its_own_answer(
     running = await job_in(store, State.ACTIVE, "sms")
     failed = await job_in(store, State.FAILED, "video")
 
-    replies = await store.remove([running, failed, 987_654, waiting], now=T0)
+    replies = await store.remove(
+        RemoveRequest([running, failed, 987_654, waiting]), now=T0
+    )
 
     assert replies == [
-        Reply(Word.REFUSED, state=State.ACTIVE),
-        Reply(Word.DONE),
-        Reply(Word.GONE),
-        Reply(Word.DONE),
+        Reply(Result.REFUSED, state=State.ACTIVE),
+        Reply(Result.DONE),
+        Reply(Result.GONE),
+        Reply(Result.DONE),
     ]
 
 
@@ -155,7 +164,7 @@ async def test_more_than_a_batch_is_refused(store: Store) -> None:
     job_id = await add_one(store)
 
     with pytest.raises(ValueError, match="at most 500"):
-        await store.remove([job_id] * (MAX_BATCH + 1), now=T0)
+        await store.remove(RemoveRequest([job_id] * (MAX_BATCH + 1)), now=T0)
 
     assert await state_of(store, job_id) is State.WAITING
 
@@ -166,10 +175,11 @@ async def test_two_who_remove_at_once_remove_once(
     job_id = await add_one(store)
 
     answers = await asyncio.gather(
-        store.remove([job_id], now=T0), other_store.remove([job_id], now=T0)
+        store.remove(RemoveRequest([job_id]), now=T0),
+        other_store.remove(RemoveRequest([job_id]), now=T0),
     )
 
-    assert sorted(reply.word for [reply] in answers) == [Word.DONE, Word.GONE]
+    assert sorted(reply.word for [reply] in answers) == [Result.DONE, Result.GONE]
 
 
 @pytest.mark.parametrize("state", NOT_ACTIVE)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue import policy
-from kue.job import Completed, Retried, State
-from kue.store.values import Word
+from kue.model import retry_policy
+from kue.model.job import Completed, Retried, State
+from kue.store.contract import Store
+from kue.store.values import RenewRequest, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -26,9 +25,6 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import lose_worker, pass_time, tend
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 LEASE = 10 * SECOND
 
 
@@ -38,8 +34,8 @@ async def lose(store: Store, job_id: int, now: int) -> int:
     start = max(now, job.promote_at or 0)
     job = await claim_one(store, now=start)
     assert job.id == job_id
-    if policy.runs_alone(job):
-        assert await store.begin(job, alone=True, now=start) is not Word.LOST
+    if retry_policy.runs_alone(job):
+        assert await store.begin(job, alone=True, now=start) is not Result.LOST
     await lose_worker(store, start)
     return start + LEASE + 1
 
@@ -89,7 +85,7 @@ async def test_the_first_loss_is_repeated_at_once_the_next_ones_after_a_pause(
     assert await state_of(store, job_id) is State.WAITING
 
     for stalls in (2, 3):
-        pause = policy.stall_delay_ms(job_id, stalls - 1)
+        pause = retry_policy.stall_delay_ms(job_id, stalls - 1)
         now = await lose(store, job_id, now)
         job = await get_one(store, job_id)
         assert (job.state, job.stalls) == (State.DELAYED, stalls)
@@ -100,7 +96,7 @@ async def test_the_first_loss_is_repeated_at_once_the_next_ones_after_a_pause(
 async def test_a_job_that_keeps_losing_workers_is_failed(store: Store) -> None:
     job_id = await add_one(store, attempts=100)
     now = T0
-    for _ in range(policy.MAX_STALLS):
+    for _ in range(retry_policy.MAX_STALLS):
         now = await lose(store, job_id, now)
     assert await state_of(store, job_id) is State.DELAYED
 
@@ -121,7 +117,7 @@ async def test_a_loss_costs_no_attempt(store: Store) -> None:
     job = await claim_one(store, now=now)
 
     assert (job.attempts, job.max_attempts, job.stalls) == (1, 1, 1)
-    assert await end(store, job, Completed("at last"), now=now) is Word.DONE
+    assert await end(store, job, Completed("at last"), now=now) is Result.DONE
 
 
 async def test_failed_attempts_are_remembered_through_a_loss(store: Store) -> None:
@@ -162,11 +158,11 @@ async def test_a_run_asked_to_end_is_cancelled_when_its_worker_is_lost(
 async def test_a_beat_before_anyone_noticed_keeps_the_run(store: Store) -> None:
     job = await start_one(store)
     await pass_time(store, T0, T0 + LEASE - 1)
-    await store.renew("w1", now=T0 + LEASE + 500)
+    await store.renew(RenewRequest("w1"), now=T0 + LEASE + 500)
 
     await tend(store, T0 + LEASE + 600)
 
-    assert await end(store, job, Completed(), now=T0 + LEASE + 700) is Word.DONE
+    assert await end(store, job, Completed(), now=T0 + LEASE + 700) is Result.DONE
 
 
 async def test_everything_a_lost_worker_had_is_taken_back(store: Store) -> None:
@@ -176,7 +172,7 @@ async def test_everything_a_lost_worker_had_is_taken_back(store: Store) -> None:
     other = await start_one(store, "report", worker="alive")
 
     for now in range(T0, T0 + LEASE + 2, 3334):
-        await store.renew("alive", now=now)
+        await store.renew(RenewRequest("alive"), now=now)
         await tend(store, now)
     await tend(store, T0 + LEASE + 2)
 
@@ -213,6 +209,6 @@ async def test_a_worker_that_beats_is_never_robbed(store: Store, beats: int) -> 
     for _ in range(beats):
         await pass_time(store, now, now + LEASE - 1)
         now += LEASE - 1
-        await store.renew("w1", now=now)
+        await store.renew(RenewRequest("w1"), now=now)
 
     assert (await get_one(store, job.id)).token == job.token

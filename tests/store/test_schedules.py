@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from kue.draft import draft
-from kue.job import State
-from kue.schedule import Schedule, every
+from kue.model.draft import draft
+from kue.model.job import State
+from kue.model.schedule import Schedule, every
+from kue.store.contract import Store
+from kue.store.values import PageRequest
 from tests.support.jobs import HOUR, MINUTE, SECOND, T0, add_one, count_of
 from tests.support.upkeep import pass_time, tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 REPORT = every("daily", "1m", draft("report", {"n": 1}, priority=-3), first_at=T0)
 
@@ -87,7 +85,7 @@ async def test_a_schedule_fires_when_it_is_due_and_not_before(store: Store) -> N
     assert (await tend(store, T0 - 1)).fired == 0
     assert (await tend(store, T0)).fired == 1
 
-    [job] = (await store.page(State.WAITING, "report")).jobs
+    [job] = (await store.page(PageRequest(State.WAITING, "report"))).jobs
     assert (job.data, job.priority, job.created_at) == ({"n": 1}, -3, T0)
 
 
@@ -141,7 +139,7 @@ async def test_a_scheduled_draft_may_be_delayed(store: Store) -> None:
     await store.schedule(every("later", "1h", draft("report", delay="5m"), first_at=T0))
     await tend(store, T0 + SECOND)
 
-    [job] = (await store.page(State.DELAYED, "report")).jobs
+    [job] = (await store.page(PageRequest(State.DELAYED, "report"))).jobs
     assert job.promote_at == T0 + SECOND + 5 * MINUTE
 
 
@@ -161,7 +159,9 @@ async def test_fired_jobs_come_after_those_that_wait_already(store: Store) -> No
     await store.schedule(REPORT)
     await tend(store, T0)
 
-    ids = [job.id for job in (await store.page(State.WAITING, "report")).jobs]
+    ids = [
+        job.id for job in (await store.page(PageRequest(State.WAITING, "report"))).jobs
+    ]
     assert ids[0] == first
     assert ids == sorted(ids)
 

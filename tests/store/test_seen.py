@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from kue.job import Failed, State
-from kue.store.values import Change, LogLine, Progress, Reply, Seen, Word
+from kue.model.job import Failed, State
+from kue.store.contract import Store
+from kue.store.values import (
+    Change,
+    ExpectedState,
+    LogLine,
+    MoveRequest,
+    Progress,
+    RemoveRequest,
+    Reply,
+    Result,
+)
 from tests.support.jobs import (
     OOPS,
     T0,
@@ -18,43 +28,44 @@ from tests.support.jobs import (
     state_of,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
 
-    from kue.store.base import Store
-
-
-def first(replies: Iterable[Reply]) -> Word:
+def first(replies: Iterable[Reply]) -> Result:
     [reply] = replies
     return reply.word
 
 
-async def move(store: Store, job_id: int, seen: Seen) -> Word:
+async def move(store: Store, job_id: int, seen: ExpectedState) -> Result:
     return first(
-        await store.move([job_id], State.DELAYED, at=T0, seen={job_id: seen}, now=T0)
+        await store.move(
+            MoveRequest([job_id], State.DELAYED, at=T0, seen={job_id: seen}), now=T0
+        )
     )
 
 
-async def cancel(store: Store, job_id: int, seen: Seen) -> Word:
+async def cancel(store: Store, job_id: int, seen: ExpectedState) -> Result:
     return first(await store.cancel([job_id], seen={job_id: seen}, now=T0))
 
 
-async def remove(store: Store, job_id: int, seen: Seen) -> Word:
-    return first(await store.remove([job_id], force=True, seen={job_id: seen}, now=T0))
+async def remove(store: Store, job_id: int, seen: ExpectedState) -> Result:
+    return first(
+        await store.remove(
+            RemoveRequest([job_id], force=True, seen={job_id: seen}), now=T0
+        )
+    )
 
 
-async def update(store: Store, job_id: int, seen: Seen) -> Word:
+async def update(store: Store, job_id: int, seen: ExpectedState) -> Result:
     [word] = await store.update([Change(job_id, data="other", seen=seen)], now=T0)
     return word
 
 
-async def progress(store: Store, job_id: int, seen: Seen) -> Word:
+async def progress(store: Store, job_id: int, seen: ExpectedState) -> Result:
     update = Progress(job_id, 50, created_at=seen.created_at)
     [word] = await store.progress([update], now=T0)
     return word
 
 
-async def log(store: Store, job_id: int, seen: Seen) -> Word:
+async def log(store: Store, job_id: int, seen: ExpectedState) -> Result:
     return await store.log(
         job_id, [LogLine("hello")], created_at=seen.created_at, now=T0
     )
@@ -63,13 +74,17 @@ async def log(store: Store, job_id: int, seen: Seen) -> Word:
 @pytest.mark.parametrize("state", [State.WAITING, State.ACTIVE, State.FAILED])
 @pytest.mark.parametrize("verb", [move, cancel, remove, update, progress, log])
 async def test_no_verb_touches_another_job_that_has_the_id(
-    store: Store, verb: Callable[[Store, int, Seen], Awaitable[Word]], state: State
+    store: Store,
+    verb: Callable[[Store, int, ExpectedState], Awaitable[Result]],
+    state: State,
 ) -> None:
     """R-3: the one that was meant was created at another time, and is gone."""
     job_id = await job_in(store, state)
     before = await get_one(store, job_id)
 
-    assert await verb(store, job_id, Seen(before.created_at - 1)) is Word.GONE
+    assert (
+        await verb(store, job_id, ExpectedState(before.created_at - 1)) is Result.GONE
+    )
 
     assert await get_one(store, job_id) == before
     assert await store.logs(job_id) == []
@@ -87,29 +102,31 @@ async def test_no_verb_touches_another_job_that_has_the_id(
     ],
 )
 async def test_every_verb_acts_on_the_job_that_was_seen(
-    store: Store, verb: Callable[[Store, int, Seen], Awaitable[Word]], state: State
+    store: Store,
+    verb: Callable[[Store, int, ExpectedState], Awaitable[Result]],
+    state: State,
 ) -> None:
     job_id = await job_in(store, state)
-    seen = Seen.of(await get_one(store, job_id))
+    seen = ExpectedState.of(await get_one(store, job_id))
 
-    assert await verb(store, job_id, seen) is Word.DONE
+    assert await verb(store, job_id, seen) is Result.DONE
 
 
 @pytest.mark.parametrize("verb", [remove, update])
 async def test_an_ending_that_was_not_seen_is_left_as_it_is(
-    store: Store, verb: Callable[[Store, int, Seen], Awaitable[Word]]
+    store: Store, verb: Callable[[Store, int, ExpectedState], Awaitable[Result]]
 ) -> None:
     """R-1: who clears or edits failures means those failures, not what came after."""
     job_id = await job_in(store, State.FAILED)
-    seen = Seen.of(await get_one(store, job_id))
-    await store.move([job_id], State.WAITING, now=T0)
-    assert await verb(store, job_id, seen) is Word.REFUSED
+    seen = ExpectedState.of(await get_one(store, job_id))
+    await store.move(MoveRequest([job_id], State.WAITING), now=T0)
+    assert await verb(store, job_id, seen) is Result.REFUSED
     await end(store, await claim_one(store), Failed(OOPS))
     after = await get_one(store, job_id)
 
-    assert await verb(store, job_id, seen) is Word.REFUSED
+    assert await verb(store, job_id, seen) is Result.REFUSED
     assert await get_one(store, job_id) == after
-    assert await verb(store, job_id, Seen.of(after)) is Word.DONE
+    assert await verb(store, job_id, ExpectedState.of(after)) is Result.DONE
 
 
 async def test_a_job_that_ended_since_is_not_removed_as_an_unfinished_one(
@@ -119,5 +136,5 @@ async def test_a_job_that_ended_since_is_not_removed_as_an_unfinished_one(
     job = await get_one(store, job_id)
     await end(store, job, Failed(OOPS))
 
-    assert await remove(store, job_id, Seen.of(job)) is Word.REFUSED
+    assert await remove(store, job_id, ExpectedState.of(job)) is Result.REFUSED
     assert await state_of(store, job_id) is State.FAILED

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.job import (
+from kue.model.job import (
     MAX_HISTORY,
     Cancelled,
     Completed,
@@ -18,7 +16,8 @@ from kue.job import (
     Stalled,
     State,
 )
-from kue.store.values import MAX_BATCH, Outcome, Progress, Word
+from kue.store.contract import Store
+from kue.store.values import MAX_BATCH, Outcome, Progress, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -34,9 +33,6 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 ENDINGS: list[Ending] = [
     Completed({"ok": True}),
@@ -65,7 +61,7 @@ NAMES = [
 async def test_a_completed_run_completes_the_job(store: Store) -> None:
     job = await start_one(store, worker="w7", attempts=3)
 
-    assert await end(store, job, Completed({"sent": 2}), now=T0 + 40) is Word.DONE
+    assert await end(store, job, Completed({"sent": 2}), now=T0 + 40) is Result.DONE
 
     done = await get_one(store, job.id)
     assert (done.state, done.result, done.error) == (
@@ -87,7 +83,7 @@ async def test_a_job_may_be_removed_as_it_completes(store: Store) -> None:
     """D-28: removeOnComplete works, and leaves nothing behind."""
     job = await start_one(store, remove_on_complete=True)
 
-    assert await end(store, job, Completed()) is Word.DONE
+    assert await end(store, job, Completed()) is Result.DONE
 
     assert await state_of(store, job.id) is None
     assert await count_of(store) == {}
@@ -107,7 +103,7 @@ async def test_a_failed_run_fails_the_job(store: Store) -> None:
     error = Error("KeyError", "'x'", "Traceback …\n  line 7")
     job = await start_one(store)
 
-    assert await end(store, job, Failed(error), now=T0 + 9) is Word.DONE
+    assert await end(store, job, Failed(error), now=T0 + 9) is Result.DONE
 
     failed = await get_one(store, job.id)
     assert (failed.state, failed.error, failed.result) == (State.FAILED, error, None)
@@ -121,7 +117,7 @@ async def test_a_failed_run_fails_the_job(store: Store) -> None:
 async def test_a_run_may_end_its_job_as_cancelled(store: Store) -> None:
     job = await start_one(store)
 
-    assert await end(store, job, Cancelled("by its owner"), now=T0 + 9) is Word.DONE
+    assert await end(store, job, Cancelled("by its owner"), now=T0 + 9) is Result.DONE
 
     cancelled = await get_one(store, job.id)
     assert (cancelled.state, cancelled.ended_at) == (State.CANCELLED, T0 + 9)
@@ -134,7 +130,7 @@ async def test_a_retried_run_puts_the_job_back_at_once(store: Store) -> None:
     """D-19: one move, from active to where it goes next, never through failed."""
     job = await start_one(store, attempts=3)
 
-    assert await end(store, job, Retried(OOPS), now=T0 + 9) is Word.DONE
+    assert await end(store, job, Retried(OOPS), now=T0 + 9) is Result.DONE
 
     waiting = await get_one(store, job.id)
     assert (waiting.state, waiting.promote_at) == (State.WAITING, None)
@@ -162,7 +158,7 @@ async def test_a_retry_with_a_delay_waits_for_it(store: Store) -> None:
 async def test_a_released_run_gives_its_attempt_back(store: Store) -> None:
     job = await start_one(store)
 
-    assert await end(store, job, Released(reason="closed"), now=T0 + 9) is Word.DONE
+    assert await end(store, job, Released(reason="closed"), now=T0 + 9) is Result.DONE
 
     waiting = await get_one(store, job.id)
     assert (waiting.state, waiting.attempts, waiting.stalls) == (State.WAITING, 0, 0)
@@ -194,7 +190,7 @@ async def test_a_stalled_run_counts_as_a_stall_and_not_as_an_attempt(
 ) -> None:
     job = await start_one(store)
 
-    assert await end(store, job, Stalled(OOPS)) is Word.DONE
+    assert await end(store, job, Stalled(OOPS)) is Result.DONE
 
     waiting = await get_one(store, job.id)
     assert (waiting.state, waiting.attempts, waiting.stalls) == (State.WAITING, 0, 1)
@@ -285,7 +281,7 @@ async def test_many_runs_end_in_one_call_each_in_its_own_way(store: Store) -> No
         now=T0,
     )
 
-    assert words == [Word.DONE] * len(ENDINGS)
+    assert words == [Result.DONE] * len(ENDINGS)
     states = [job.state for job in await store.get(ids) if job]
     put_back = [State.WAITING, State.DELAYED]
     assert states == [
@@ -304,7 +300,7 @@ async def test_a_full_batch_ends_in_one_call(store: Store) -> None:
 
     words = await store.settle([Outcome(job, Completed()) for job in jobs], now=T0)
 
-    assert words == [Word.DONE] * MAX_BATCH
+    assert words == [Result.DONE] * MAX_BATCH
     assert await count_of(store) == {State.COMPLETE: MAX_BATCH}
 
 

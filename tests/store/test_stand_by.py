@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.job import State
-from kue.store.values import Claim, Claimed, Limits
+from kue.model.job import State
+from kue.store.contract import Store
+from kue.store.values import (
+    Claim,
+    Claimed,
+    ClaimRequest,
+    Limits,
+    PauseRequest,
+    RemoveRequest,
+)
 from tests.store.test_wait import PATIENCE_SECONDS, SLEEP_SECONDS, add_now
 from tests.support.jobs import get_one, state_of
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 TYPES = ("email", "sms", "video")
 CLAIM = Claim("watch", 1)
@@ -32,7 +36,8 @@ async def stand_by(
         while True:
             left = ends - asyncio.get_running_loop().time()
             claimed = await store.stand_by(
-                types or TYPES, limit, worker="w1", claim=claim, timeout=max(left, 0)
+                ClaimRequest(types or TYPES, limit, worker="w1", claim=claim),
+                timeout=max(left, 0),
             )
             if claimed.jobs or left <= 0:
                 return claimed
@@ -40,7 +45,7 @@ async def stand_by(
 
 
 async def void(store: Store, claim: Claim = CLAIM) -> Claimed:
-    return await store.claim(TYPES, 0, worker="w1", claim=claim)
+    return await store.claim(ClaimRequest(TYPES, 0, worker="w1", claim=claim))
 
 
 @pytest.mark.parametrize("type", TYPES)
@@ -89,7 +94,9 @@ async def test_only_types_asked_for_are_taken(store: Store) -> None:
 async def test_a_job_is_taken_when_it_is_due(store: Store) -> None:
     """Whoever knows when, as a claim told it, stands by until then."""
     job_id = await add_now(store, delay=0.3)
-    first = await store.claim(TYPES, 3, worker="w1", claim=Claim("watch", 1))
+    first = await store.claim(
+        ClaimRequest(TYPES, 3, worker="w1", claim=Claim("watch", 1))
+    )
     assert first.next_at is not None
 
     claimed = await stand_by(
@@ -103,7 +110,7 @@ async def test_a_job_is_taken_when_it_is_due(store: Store) -> None:
 
 
 async def test_pauses_and_limits_hold(store: Store) -> None:
-    await store.pause("email")
+    await store.pause(PauseRequest("email"))
     await store.limit("sms", Limits(concurrency=1))
     for type in ("email", "sms", "sms"):
         await add_now(store, type)
@@ -114,7 +121,9 @@ async def test_pauses_and_limits_hold(store: Store) -> None:
 async def test_what_a_call_got_that_was_given_up_is_told(store: Store) -> None:
     """D-41: its answer was lost; the same claim with a limit of 0 has it."""
     job_id = await add_now(store)
-    claimed = await store.stand_by(TYPES, 3, worker="w1", claim=CLAIM, timeout=5)
+    claimed = await store.stand_by(
+        ClaimRequest(TYPES, 3, worker="w1", claim=CLAIM), timeout=5
+    )
     assert [job.id for job in claimed.jobs] == [job_id]
     await add_now(store)
 
@@ -132,7 +141,9 @@ async def test_a_call_that_was_given_up_gets_nothing_later(store: Store) -> None
 async def test_a_call_can_be_given_up_at_any_time(store: Store) -> None:
     for seq in range(1, 20):
         claim = Claim("watch", seq)
-        call = store.stand_by(TYPES, 3, worker="w1", claim=claim, timeout=SLEEP_SECONDS)
+        call = store.stand_by(
+            ClaimRequest(TYPES, 3, worker="w1", claim=claim), timeout=SLEEP_SECONDS
+        )
         standing = asyncio.create_task(call)
         if seq % 2:
             await store.now()
@@ -147,4 +158,4 @@ async def test_a_call_can_be_given_up_at_any_time(store: Store) -> None:
 
         state = await state_of(store, job_id)
         assert state is (State.ACTIVE if got else State.WAITING)
-        await store.remove([job_id], force=True)
+        await store.remove(RemoveRequest([job_id], force=True))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kue.draft import draft
-from kue.job import Cancelled, Completed, Failed, Released, Retried, Stalled
-from kue.store.values import Stat
+from kue.model.draft import draft
+from kue.model.job import Cancelled, Completed, Failed, Released, Retried, Stalled
+from kue.store.contract import Store
+from kue.store.values import RemoveRequest, Stat
 from tests.support.jobs import (
     MINUTE,
     OOPS,
@@ -18,9 +17,6 @@ from tests.support.jobs import (
     start_one,
 )
 from tests.support.upkeep import lose_worker, tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 #: The clock starts at a full minute, so that a test may count in it.
 NOW = T0 // MINUTE
@@ -129,7 +125,7 @@ async def test_jobs_failed_by_upkeep_are_counted(store: Store) -> None:
 
 async def test_counts_outlive_the_jobs(store: Store) -> None:
     job_id = await add_one(store)
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
     await tend(store, T0 + MINUTE)
 
     assert await stats(store) == [Stat(NOW, "email", added=1)]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, State
-from kue.settings import Keep
-from kue.store.values import Tended
+from kue.model.draft import draft
+from kue.model.job import Completed, State
+from kue.model.settings import Keep
+from kue.store.contract import Store
+from kue.store.values import MaintenanceResult, PageRequest, PauseRequest, RenewRequest
 from tests.support.jobs import (
     MINUTE,
     SECOND,
@@ -29,32 +29,29 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import KEEP_ALL, tend, together
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 TYPES = ["email", "sms", "video", "report"]
 
 
 async def test_a_store_with_nothing_to_do_is_left_alone(store: Store) -> None:
-    assert await store.tend(now=T0) == Tended()
+    assert await store.tend(now=T0) == MaintenanceResult()
     for state in State:
         await job_in(store, state, f"in {state}")
 
-    before = await store.page(limit=50)
+    before = await store.page(PageRequest(limit=50))
     tended = await store.tend(now=T0, keep=KEEP_ALL)
 
-    assert tended == Tended()
+    assert tended == MaintenanceResult()
     assert not tended
-    assert await store.page(limit=50) == before
+    assert await store.page(PageRequest(limit=50)) == before
 
 
-@pytest.mark.parametrize("field", [*Tended.COUNTS, "more"])
+@pytest.mark.parametrize("field", [*MaintenanceResult.COUNTS, "more"])
 def test_a_pass_that_did_anything_counts_as_true(field: str) -> None:
-    assert msgspec.structs.replace(Tended(), **{field: True})
+    assert msgspec.structs.replace(MaintenanceResult(), **{field: True})
 
 
 def test_a_pass_that_only_found_peace_did_nothing() -> None:
-    assert not Tended(quiet=True, elsewhere=True)
+    assert not MaintenanceResult(quiet=True, elsewhere=True)
 
 
 async def test_due_jobs_are_promoted(store: Store) -> None:
@@ -116,7 +113,7 @@ async def test_two_who_tend_at_once_move_each_job_once(
     """D-37: of all who promote, one wins each job."""
     for type in TYPES:
         await add_many(store, 100, type, delay=1)
-    done = Tended()
+    done = MaintenanceResult()
 
     for _ in range(10):
         passes = await asyncio.gather(
@@ -164,9 +161,9 @@ async def test_a_claim_and_a_pass_at_once_promote_each_job_once(
 
 
 async def test_pauses_that_are_over_are_forgotten(store: Store) -> None:
-    await store.pause("email", until=T0 + MINUTE, now=T0)
-    await store.pause("sms", until=T0 + 2 * MINUTE, now=T0)
-    await store.pause(until=T0 + MINUTE, now=T0)
+    await store.pause(PauseRequest("email", until=T0 + MINUTE), now=T0)
+    await store.pause(PauseRequest("sms", until=T0 + 2 * MINUTE), now=T0)
+    await store.pause(PauseRequest(until=T0 + MINUTE), now=T0)
 
     await tend(store, T0 + MINUTE + 1)
 
@@ -177,7 +174,7 @@ async def test_lost_workers_are_forgotten_once_their_runs_are_taken_back(
     store: Store,
 ) -> None:
     await start_one(store)
-    await store.renew("idle", now=T0)
+    await store.renew(RenewRequest("idle"), now=T0)
     await tend(store, T0)
     await store.leave("w1", now=T0)
     await store.leave("idle", now=T0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kue import policy
-from kue.job import Completed, State
-from kue.store.values import Progress, Tended, Word
+from kue.model import retry_policy
+from kue.model.job import Completed, State
+from kue.store.contract import Store
+from kue.store.values import MaintenanceResult, Progress, RenewRequest, Result
 from tests.support.jobs import (
     SECOND,
     T0,
@@ -19,15 +18,12 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import STEP_MS, tend, together
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
-
-async def live(store: Store, since: int, until: int) -> Tended:
+async def live(store: Store, since: int, until: int) -> MaintenanceResult:
     """Let time pass while the worker beats."""
-    done = Tended()
+    done = MaintenanceResult()
     for now in [*range(since, until, STEP_MS), until]:
-        await store.renew("w1", now=now)
+        await store.renew(RenewRequest("w1"), now=now)
         done = together(done, await tend(store, now))
     return done
 
@@ -41,7 +37,7 @@ async def test_a_silent_run_is_ended_and_the_job_tried_again(store: Store) -> No
     assert (tended.timed_out, tended.rescued) == (1, 0)
     back = await get_one(store, job.id)
     assert (back.state, back.attempts, back.stalls) == (State.WAITING, 1, 0)
-    assert back.error == policy.TTL_EXCEEDED
+    assert back.error == retry_policy.TTL_EXCEEDED
     assert [(line.outcome, line.taken) for line in back.history] == [("retry", "ttl")]
 
 
@@ -60,7 +56,7 @@ async def test_a_silent_last_attempt_fails_the_job(store: Store) -> None:
     await live(store, T0, T0 + 2 * SECOND + 1)
 
     failed = await get_one(store, job.id)
-    assert (failed.state, failed.error) == (State.FAILED, policy.TTL_EXCEEDED)
+    assert (failed.state, failed.error) == (State.FAILED, retry_policy.TTL_EXCEEDED)
     assert failed.attempts == 1
 
 
@@ -90,7 +86,7 @@ async def test_a_beat_is_no_sign_of_life_of_the_job(store: Store) -> None:
     """The worker lives; that says nothing about a handler that hangs."""
     job = await start_one(store, ttl="2s")
     for now in range(T0, T0 + 3 * SECOND, 500):
-        await store.renew("w1", runs=[job], now=now)
+        await store.renew(RenewRequest("w1", runs=[job]), now=now)
 
     assert (await live(store, T0, T0 + 3 * SECOND)).timed_out == 1
 
@@ -115,7 +111,7 @@ async def test_a_run_that_ended_has_no_ttl_any_more(store: Store) -> None:
 async def test_a_late_finish_is_fine_until_someone_noticed(store: Store) -> None:
     job = await start_one(store, ttl="2s")
 
-    assert await end(store, job, Completed(), now=T0 + 5 * SECOND) is Word.DONE
+    assert await end(store, job, Completed(), now=T0 + 5 * SECOND) is Result.DONE
 
 
 async def test_a_silent_run_that_was_asked_to_end_is_cancelled(store: Store) -> None:

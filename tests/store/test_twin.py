@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-from kue.job import Completed, State
-from kue.store.values import Outcome, Word
+from kue.model.job import Completed, State
+from kue.store.contract import Store
+from kue.store.values import Outcome, RenewRequest, Result
 from tests.support.jobs import SECOND, T0, add_one, claim_one, get_one, start_one
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from kue.store.base import Store
 
 T = TypeVar("T")
 
@@ -46,7 +43,8 @@ async def test_a_twin_beats_while_the_first_loop_is_blocked(store: Store) -> Non
     beat = in_a_thread(
         store,
         lambda twin: twin.renew(
-            "w1", lease=3 * SECOND, runs=[job], info={"from": "a thread"}, now=T0 + 1
+            RenewRequest("w1", lease=3 * SECOND, runs=[job], info={"from": "a thread"}),
+            now=T0 + 1,
         ),
     )
 
@@ -59,13 +57,13 @@ async def test_a_twin_beats_while_the_first_loop_is_blocked(store: Store) -> Non
 async def test_a_twin_has_the_same_jobs(store: Store) -> None:
     job_id = await add_one(store, data={"to": "ann"})
 
-    async def run_it(twin: Store) -> Word:
+    async def run_it(twin: Store) -> Result:
         job = await claim_one(twin)
         assert (job.id, job.data) == (job_id, {"to": "ann"})
         [word] = await twin.settle([Outcome(job, Completed("sent"))], now=T0)
         return word
 
-    assert in_a_thread(store, run_it) is Word.DONE
+    assert in_a_thread(store, run_it) is Result.DONE
     job = await get_one(store, job_id)
     assert (job.state, job.result) == (State.COMPLETE, "sent")
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from kue.errors import StoreCorrupt, StoreRefused
-from kue.settings import load
+from kue.model.errors import StoreCorrupt, StoreRefused
+from kue.model.settings import load
 from kue.store import store_for
 from tests.support.engines import SHARDS, engine_at
 from tests.support.jobs import add_one
 from tests.support.servers import HOST, RedisServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

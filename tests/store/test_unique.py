@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from kue.draft import draft
-from kue.job import (
+from kue.model.draft import draft
+from kue.model.job import (
     Cancelled,
     Completed,
     Ending,
@@ -17,7 +15,8 @@ from kue.job import (
     Stalled,
     State,
 )
-from kue.store.values import Added, Word
+from kue.store.contract import Store
+from kue.store.values import Added, MoveRequest, RemoveRequest, Result
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -33,9 +32,6 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.upkeep import lose_worker, tend
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 UNFINISHED = [State.WAITING, State.DELAYED, State.ACTIVE, State.BLOCKED]
 FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]
@@ -185,7 +181,7 @@ async def test_removing_a_job_on_complete_frees_its_key(store: Store) -> None:
 async def test_removing_a_job_by_hand_frees_its_key(store: Store, state: State) -> None:
     """K-5: no key is blocked for ever by a job that is gone."""
     holder = await job_in(store, state, unique="k", unique_for="1h")
-    await store.remove([holder], force=True, now=T0)
+    await store.remove(RemoveRequest([holder], force=True), now=T0)
 
     assert (await add_again(store)).new
 
@@ -204,14 +200,14 @@ async def test_the_end_of_an_old_holder_does_not_free_the_new_ones_key(
     """A finished job is removed late; its key belongs to someone else by then."""
     old = await job_in(store, State.COMPLETE, unique="k")
     new = await add_again(store)
-    await store.remove([old], now=T0)
+    await store.remove(RemoveRequest([old]), now=T0)
 
     assert await add_again(store) == Added(new.id, new=False, created_at=T0)
 
 
 async def test_a_restarted_job_takes_its_key_again(store: Store) -> None:
     job_id = await job_in(store, State.FAILED, unique="k")
-    await store.move([job_id], State.WAITING, now=T0)
+    await store.move(MoveRequest([job_id], State.WAITING), now=T0)
 
     assert await add_again(store) == Added(job_id, new=False, created_at=T0)
 
@@ -220,18 +216,18 @@ async def test_a_job_cannot_restart_while_another_holds_its_key(store: Store) ->
     old = await job_in(store, State.FAILED, unique="k")
     new = await add_again(store)
 
-    [reply] = await store.move([old], State.WAITING, now=T0)
+    [reply] = await store.move(MoveRequest([old], State.WAITING), now=T0)
 
-    assert reply == (Word.HELD, None, new.id)
+    assert reply == (Result.HELD, None, new.id)
     assert await state_of(store, old) is State.FAILED
 
 
 async def test_a_job_can_restart_within_the_time_of_its_own_key(store: Store) -> None:
     job_id = await job_in(store, State.COMPLETE, unique="k", unique_for="1h")
 
-    [reply] = await store.move([job_id], State.WAITING, now=T0 + MINUTE)
+    [reply] = await store.move(MoveRequest([job_id], State.WAITING), now=T0 + MINUTE)
 
-    assert reply.word is Word.DONE
+    assert reply.word is Result.DONE
 
 
 async def test_a_window_lasts_to_its_end_for_a_job_that_ends_just_before(

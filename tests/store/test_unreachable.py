@@ -6,32 +6,37 @@ A file is there or it is not; what is wrong with one is in test_unfit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from kue.draft import draft
-from kue.errors import StoreUnavailable
-from kue.job import Completed, Job, Spec, State
-from kue.schedule import every
-from kue.settings import load
+from kue.model.draft import draft
+from kue.model.errors import StoreUnavailable
+from kue.model.histogram import Timing
+from kue.model.job import Completed, Job, Spec, State
+from kue.model.schedule import every
+from kue.model.settings import load
 from kue.store import store_for
-from kue.store.base import Store
+from kue.store.contract import Store
 from kue.store.values import (
-    Act,
+    AuditEntry,
     Change,
     Claim,
+    ClaimRequest,
     Filter,
+    KeepRequest,
     Limits,
     LogLine,
+    MoveRequest,
     Outcome,
+    PageRequest,
+    PauseRequest,
     Progress,
+    RemoveRequest,
+    RenewRequest,
 )
-from kue.timings import Timing
 from tests.support.jobs import T0
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 #: Nobody listens on port 1.
 URLS = {
@@ -58,18 +63,20 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "verify": lambda store: store.verify(),
     "now": lambda store: store.now(),
     "add": lambda store: store.add([DRAFT], producer="p", seq=1),
-    "claim": lambda store: store.claim(["email"], 1, worker="w1", claim=CLAIM),
+    "claim": lambda store: store.claim(
+        ClaimRequest(["email"], 1, worker="w1", claim=CLAIM)
+    ),
     "settle": lambda store: store.settle([OUTCOME]),
     "cycle": lambda store: store.cycle(
-        [OUTCOME], ["email"], 1, worker="w1", claim=CLAIM
+        [OUTCOME], ClaimRequest(["email"], 1, worker="w1", claim=CLAIM)
     ),
-    "renew": lambda store: store.renew("w1"),
+    "renew": lambda store: store.renew(RenewRequest("w1")),
     "begin": lambda store: store.begin(JOB, alone=True),
     "leave": lambda store: store.leave("w1"),
     "tend": lambda store: store.tend(),
     "wait": lambda store: store.wait(["email"], 5),
     "stand_by": lambda store: store.stand_by(
-        ["email"], 1, worker="w1", claim=CLAIM, timeout=5
+        ClaimRequest(["email"], 1, worker="w1", claim=CLAIM), timeout=5
     ),
     "measure": lambda store: store.measure([Timing("email", {1: 1})]),
     "order": lambda store: store.order("w1", "stop"),
@@ -78,10 +85,10 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "progress": lambda store: store.progress([Progress(1, 5)]),
     "log": lambda store: store.log(1, [LogLine("hello")]),
     "update": lambda store: store.update([Change(1, data=1)]),
-    "move": lambda store: store.move([1], State.WAITING),
+    "move": lambda store: store.move(MoveRequest([1], State.WAITING)),
     "cancel": lambda store: store.cancel([1]),
-    "remove": lambda store: store.remove([1]),
-    "pause": lambda store: store.pause(),
+    "remove": lambda store: store.remove(RemoveRequest([1])),
+    "pause": lambda store: store.pause(PauseRequest()),
     "resume": lambda store: store.resume(),
     "paused": lambda store: store.paused(),
     "limit": lambda store: store.limit("email", Limits(concurrency=1)),
@@ -91,7 +98,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "unschedule": lambda store: store.unschedule("s"),
     "schedules": lambda store: store.schedules(),
     "get": lambda store: store.get([1]),
-    "page": lambda store: store.page(),
+    "page": lambda store: store.page(PageRequest()),
     "count": lambda store: store.count(),
     "types": lambda store: store.types(),
     "logs": lambda store: store.logs(1),
@@ -101,11 +108,11 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "facts": lambda store: store.facts(),
     "errors": lambda store: store.errors(),
     "check": lambda store: store.check(),
-    "keep": lambda store: store.keep("room", "a", "1"),
+    "keep": lambda store: store.keep(KeepRequest("room", "a", "1")),
     "kept": lambda store: store.kept("room", "a"),
     "all_kept": lambda store: store.all_kept("room"),
     "forget": lambda store: store.forget("room", "a"),
-    "note": lambda store: store.note(Act(who="ann", what="look")),
+    "note": lambda store: store.note(AuditEntry(who="ann", what="look")),
     "acts": lambda store: store.acts(),
     "find": lambda store: store.find(Filter()),
     "watch": lambda store: _watch(store),

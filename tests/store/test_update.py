@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.job import Retried, State
-from kue.store.values import MAX_BATCH, Change, Word
+from kue.model.job import Retried, State
+from kue.store.contract import Store
+from kue.store.values import MAX_BATCH, Change, RemoveRequest, Result
 from tests.support.jobs import (
     OOPS,
     SECOND,
@@ -23,11 +24,8 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import lose_worker
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
-
-async def change(store: Store, job_id: int, **fields: Any) -> Word:
+async def change(store: Store, job_id: int, **fields: Any) -> Result:
     [word] = await store.update([Change(job_id, **fields)], now=T0)
     return word
 
@@ -46,7 +44,7 @@ async def test_a_job_is_edited_where_it_is(store: Store, state: State) -> None:
         max_attempts=7,
     )
 
-    assert word is Word.DONE
+    assert word is Result.DONE
     after = await get_one(store, job_id)
     assert after.data == {"new": [1, {}]}
     assert (after.priority, after.tags) == (-9, ("new", "newer"))
@@ -134,7 +132,7 @@ async def test_a_run_in_progress_ends_as_it_started(store: Store) -> None:
     job = await start_one(store, data="old", attempts=3)
     await change(store, job.id, data="new")
 
-    assert await end(store, job, Retried(OOPS)) is Word.DONE
+    assert await end(store, job, Retried(OOPS)) is Result.DONE
     assert (await claim_one(store)).data == "new"
 
 
@@ -150,9 +148,9 @@ async def test_a_job_taken_back_starts_again_with_the_new_data(store: Store) -> 
 async def test_a_job_that_is_gone_cannot_be_edited(store: Store) -> None:
     """U-6: an edit that races a removal writes nothing."""
     job_id = await add_one(store)
-    await store.remove([job_id], now=T0)
+    await store.remove(RemoveRequest([job_id]), now=T0)
 
-    assert await change(store, job_id, priority=1) is Word.GONE
+    assert await change(store, job_id, priority=1) is Result.GONE
     assert await store.get([job_id]) == [None]
 
 
@@ -161,7 +159,7 @@ async def test_many_are_edited_in_one_call(store: Store) -> None:
     ids.append(await add_one(store, "sms"))
     changes = [Change(job_id, data=number) for number, job_id in enumerate(ids)]
 
-    assert await store.update(changes, now=T0) == [Word.DONE] * MAX_BATCH
+    assert await store.update(changes, now=T0) == [Result.DONE] * MAX_BATCH
     jobs = await store.get(ids)
     assert [job.data for job in jobs if job] == list(range(MAX_BATCH))
 
@@ -174,7 +172,7 @@ async def test_each_change_gets_its_own_word_in_the_order_asked(store: Store) ->
         [Change(sms, data=1), Change(987_654, data=2), Change(email, data=3)], now=T0
     )
 
-    assert words == [Word.DONE, Word.GONE, Word.DONE]
+    assert words == [Result.DONE, Result.GONE, Result.DONE]
 
 
 async def test_more_than_a_batch_is_refused(store: Store) -> None:

@@ -10,19 +10,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from kue.draft import draft
-from kue.job import Completed, Job, State
-from kue.store.values import Claim, Limits, Outcome
+from kue.model.draft import draft
+from kue.model.job import Completed, Job, State
+from kue.store.contract import Store
+from kue.store.values import (
+    Claim,
+    ClaimRequest,
+    Limits,
+    MoveRequest,
+    Outcome,
+    PauseRequest,
+    RemoveRequest,
+)
 from tests.support.jobs import state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kue.store.base import Store
 
 SLEEP_SECONDS = 30.0
 PATIENCE_SECONDS = 50.0
@@ -45,15 +51,26 @@ class Waiter:
             while True:
                 self._seq += 1
                 claimed = await self._store.claim(
-                    self._types,
-                    1,
-                    worker=self._name,
-                    claim=Claim(self._name, self._seq),
+                    ClaimRequest(
+                        self._types,
+                        1,
+                        worker=self._name,
+                        claim=Claim(self._name, self._seq),
+                    )
                 )
                 if claimed.jobs:
                     return claimed.jobs[0]
                 self.idle.set()
                 await self._store.wait(self._types, SLEEP_SECONDS)
+
+
+@asynccontextmanager
+async def asleep(waiter: Waiter) -> AsyncIterator[asyncio.Task[Job]]:
+    """Let a worker go to sleep; it has a job at the end."""
+    async with asyncio.TaskGroup() as tasks:
+        taken = tasks.create_task(waiter.take())
+        await waiter.idle.wait()
+        yield taken
 
 
 async def add_now(store: Store, type: str = "email", **options: Any) -> int:
@@ -69,7 +86,7 @@ async def due_at(store: Store, job_id: int) -> int:
     return job.promote_at
 
 
-async def asleep(store: Store, types: Sequence[str]) -> asyncio.Task[frozenset[str]]:
+async def napping(store: Store, types: Sequence[str]) -> asyncio.Task[frozenset[str]]:
     """Let someone go to sleep; whether it sleeps yet makes no difference to it."""
 
     async def nap() -> frozenset[str]:
@@ -95,7 +112,7 @@ async def test_a_job_that_is_there_already_is_not_waited_for(store: Store) -> No
 
 
 async def test_with_nothing_to_do_the_wait_ends_in_time(store: Store) -> None:
-    await store.claim(["email"], 1, worker="w1", claim=Claim("lane", 1))
+    await store.claim(ClaimRequest(["email"], 1, worker="w1", claim=Claim("lane", 1)))
 
     async with asyncio.timeout(PATIENCE_SECONDS):
         woken = await store.wait(["email"], 0.05)
@@ -115,10 +132,7 @@ async def test_a_wait_without_time_still_looks(store: Store) -> None:
 
 
 async def test_an_added_job_wakes_a_waiter(store: Store) -> None:
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         job_id = await add_now(store)
 
     assert taken.result().id == job_id
@@ -127,10 +141,7 @@ async def test_an_added_job_wakes_a_waiter(store: Store) -> None:
 async def test_a_job_added_elsewhere_wakes_a_waiter(
     store: Store, other_store: Store
 ) -> None:
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         job_id = await add_now(other_store)
 
     assert taken.result().id == job_id
@@ -141,10 +152,7 @@ TYPES = ("email", "sms", "video", "report")
 
 @pytest.mark.parametrize("type", TYPES)
 async def test_a_waiter_for_many_types_wakes_for_each(store: Store, type: str) -> None:
-    waiter = Waiter(store, *TYPES)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store, *TYPES)) as taken:
         job_id = await add_now(store, type)
 
     assert taken.result().id == job_id
@@ -179,7 +187,7 @@ async def test_every_type_with_work_is_named_in_the_end(store: Store) -> None:
 
 @pytest.mark.parametrize("type", TYPES)
 async def test_a_sleeper_is_told_which_type_woke_it(store: Store, type: str) -> None:
-    sleeper = await asleep(store, TYPES)
+    sleeper = await napping(store, TYPES)
 
     await add_now(store, type)
 
@@ -189,7 +197,7 @@ async def test_a_sleeper_is_told_which_type_woke_it(store: Store, type: str) -> 
 async def test_a_sleeper_is_told_which_type_was_added_elsewhere(
     store: Store, other_store: Store
 ) -> None:
-    sleeper = await asleep(store, TYPES)
+    sleeper = await napping(store, TYPES)
 
     await add_now(other_store, "sms")
 
@@ -212,9 +220,9 @@ async def test_a_sleeper_is_told_which_type_is_due(store: Store) -> None:
 async def test_a_pause_of_everything_that_is_lifted_names_what_has_work(
     store: Store,
 ) -> None:
-    await store.pause()
+    await store.pause(PauseRequest())
     await add_now(store, "sms")
-    sleeper = await asleep(store, ["sms"])
+    sleeper = await napping(store, ["sms"])
 
     await store.resume()
 
@@ -235,10 +243,7 @@ async def test_a_delayed_job_wakes_a_waiter_when_it_is_due(store: Store) -> None
 async def test_a_delayed_job_added_meanwhile_wakes_a_waiter(store: Store) -> None:
     """It is due long before what the waiter knew of when it went to sleep."""
     await add_now(store, delay=3600)
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         job_id = await add_now(store, delay=0.2)
 
     assert taken.result().id == job_id
@@ -246,12 +251,9 @@ async def test_a_delayed_job_added_meanwhile_wakes_a_waiter(store: Store) -> Non
 
 @pytest.mark.parametrize("paused", ["email", None], ids=["one type", "all types"])
 async def test_a_lifted_pause_wakes_a_waiter(store: Store, paused: str | None) -> None:
-    await store.pause(paused)
+    await store.pause(PauseRequest(paused))
     job_id = await add_now(store)
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await store.resume(paused)
 
     assert taken.result().id == job_id
@@ -262,10 +264,7 @@ async def test_a_slot_that_is_freed_wakes_a_waiter(store: Store) -> None:
     await add_now(store)
     running = await Waiter(store, name="w0").take()
     job_id = await add_now(store)
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await finish(store, running)
 
     assert taken.result().id == job_id
@@ -276,10 +275,7 @@ async def test_a_group_that_is_freed_wakes_a_waiter(store: Store) -> None:
     await add_now(store, group="a")
     running = await Waiter(store, name="w0").take()
     job_id = await add_now(store, group="a")
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await finish(store, running)
 
     assert taken.result().id == job_id
@@ -290,10 +286,7 @@ async def test_a_limit_that_is_lifted_wakes_a_waiter(store: Store) -> None:
     await add_now(store)
     await Waiter(store, name="w0").take()
     job_id = await add_now(store)
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await store.limit("email", None)
 
     assert taken.result().id == job_id
@@ -312,10 +305,7 @@ async def test_a_released_dependant_wakes_a_waiter(store: Store) -> None:
     await add_now(store, "parent")
     parent = await Waiter(store, "parent", name="w0").take()
     job_id = await add_now(store, after=[parent.id])
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await finish(store, parent)
         while await store.tend(now=await store.now()):
             pass
@@ -326,11 +316,8 @@ async def test_a_released_dependant_wakes_a_waiter(store: Store) -> None:
 async def test_a_job_put_back_in_line_wakes_a_waiter(store: Store) -> None:
     job_id = await add_now(store)
     await store.cancel([job_id])
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
-        await store.move([job_id], State.WAITING)
+    async with asleep(Waiter(store)) as taken:
+        await store.move(MoveRequest([job_id], State.WAITING))
 
     assert taken.result().id == job_id
 
@@ -338,10 +325,7 @@ async def test_a_job_put_back_in_line_wakes_a_waiter(store: Store) -> None:
 async def test_a_job_taken_back_from_a_lost_worker_wakes_a_waiter(store: Store) -> None:
     job_id = await add_now(store)
     await Waiter(store, name="lost").take()
-    waiter = Waiter(store)
-    async with asyncio.TaskGroup() as tasks:
-        taken = tasks.create_task(waiter.take())
-        await waiter.idle.wait()
+    async with asleep(Waiter(store)) as taken:
         await store.leave("lost")
         while await store.tend(now=await store.now()):
             pass
@@ -396,4 +380,4 @@ async def test_one_look_sees_the_work_of_every_type(store: Store) -> None:
 
         assert type in await store.wait(types, 0)
 
-        await store.remove([job_id])
+        await store.remove(RemoveRequest([job_id]))

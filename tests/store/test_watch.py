@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
-from kue.draft import draft
-from kue.events import Event, Kind
-from kue.job import Completed, Retried, State
-from kue.store.values import Progress
+from kue.model.draft import draft
+from kue.model.events import Event, Kind
+from kue.model.job import Completed, Retried, State
+from kue.store.contract import Store
+from kue.store.values import Progress, RemoveRequest
 from tests.support.jobs import (
     OOPS,
     T0,
@@ -24,9 +24,6 @@ from tests.support.jobs import (
 )
 from tests.support.listening import kinds, read_until, story_of
 
-if TYPE_CHECKING:
-    from kue.store.base import Store
-
 TYPES = ["email", "sms", "video", "report"]
 
 
@@ -35,7 +32,7 @@ async def test_a_listener_to_one_job_hears_of_no_other(store: Store) -> None:
     async with store.watch([mine]) as events:
         for job_id in (other, mine):
             await store.cancel([job_id], now=T0)
-        await store.remove([other], now=T0)
+        await store.remove(RemoveRequest([other]), now=T0)
         heard = await story_of(store, events, mine)
 
     assert [(event.job_id, event.kind) for event in heard] == [(mine, Kind.CANCELLED)]
@@ -74,7 +71,7 @@ async def test_every_listener_hears_everything(
         await end(store, job, Retried(OOPS))
         again = await claim_one(store)
         await end(store, again, Completed())
-        await store.remove([job.id], now=T0)
+        await store.remove(RemoveRequest([job.id]), now=T0)
         told = [
             await read_until(events, lambda event: event.kind is Kind.REMOVE)
             for events in listeners

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
-from kue.draft import draft
-from kue.job import State
-from kue.outage import Outage
-from kue.settings import LEASE_MS, Keep
-from kue.worker.services import ELSEWHERE_SECONDS, Heart, Upkeep
+from kue.aio.retry import StoreRetry
+from kue.model.draft import draft
+from kue.model.job import State
+from kue.model.settings import Settings
+from kue.store.contract import Store
+from kue.store.values import RenewRequest
+from kue.worker.heartbeat import Heartbeat
+from kue.worker.maintenance import ELSEWHERE_SECONDS, Maintenance
+from kue.worker.shared_context import WorkerState
 from tests.support.jobs import SECOND, T0, add, add_one, state_of
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 #: Enough that every shard has some to look at each second.
 TYPES = [f"type {number}" for number in range(40)]
@@ -33,11 +33,11 @@ async def test_a_beat_says_when_maintenance_is_overdue(store: Store) -> None:
     await add_one(store)
     await store.tend(now=T0)
 
-    assert not (await store.renew("w1", now=T0 + SECOND)).overdue
-    assert (await store.renew("w1", now=T0 + 3 * SECOND)).overdue
+    assert not (await store.renew(RenewRequest("w1"), now=T0 + SECOND)).overdue
+    assert (await store.renew(RenewRequest("w1"), now=T0 + 3 * SECOND)).overdue
 
     await store.tend(now=T0 + 3 * SECOND)
-    assert not (await store.renew("w1", now=T0 + 3 * SECOND)).overdue
+    assert not (await store.renew(RenewRequest("w1"), now=T0 + 3 * SECOND)).overdue
 
 
 async def test_a_lone_process_makes_all_passes_itself(store: Store) -> None:
@@ -63,24 +63,11 @@ async def test_who_rests_is_woken_by_its_heartbeat_when_nobody_makes_the_passes(
     store: Store, other_store: Store
 ) -> None:
     rest = Rest()
-    upkeep = Upkeep(
-        other_store,
-        keep=Keep(),
-        lease=LEASE_MS,
-        outage=Outage("test"),
-        sleep=rest.sleep,
+    context = WorkerState(
+        "w1", other_store, StoreRetry("test"), Settings(), [], rest.sleep
     )
-    heart = Heart(
-        other_store,
-        [],
-        worker="w1",
-        lease=LEASE_MS,
-        outage=Outage("test"),
-        info=dict,
-        sleep=asyncio.sleep,
-        obey=ignore,
-        on_overdue=upkeep.wake,
-    )
+    upkeep = Maintenance(context)
+    heart = Heartbeat(context, info=dict, handle_order=ignore, on_overdue=upkeep.wake)
     await add(store, [draft(name) for name in TYPES], now=await store.now())
     resting = asyncio.create_task(upkeep.run())
     try:
@@ -90,7 +77,7 @@ async def test_who_rests_is_woken_by_its_heartbeat_when_nobody_makes_the_passes(
         [added] = await add(store, [draft("email", delay=1)], now=await store.now())
         # From now on nobody tends but who is told to.
         while await state_of(store, added.id) is State.DELAYED:
-            await heart.beat()
+            await heart.send()
             await asyncio.sleep(0.02)
     finally:
         resting.cancel()

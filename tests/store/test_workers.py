@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kue.job import Completed
-from kue.store.values import WorkerStatus
+from kue.model.job import Completed
+from kue.store.contract import Store
+from kue.store.values import RenewRequest, WorkerStatus
 from tests.support.jobs import SECOND, T0, add_many, claim, end, start_one
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
 
 TYPES = ["email", "sms", "video", "report", "page"]
 
@@ -55,15 +51,15 @@ async def test_a_worker_is_one_on_all_types_together(store: Store) -> None:
 
 async def test_workers_are_told_by_name(store: Store) -> None:
     for name in ("w2", "w10", "a worker", "w1"):
-        await store.renew(name, now=T0)
+        await store.renew(RenewRequest(name), now=T0)
 
     names = [worker.name for worker in await store.workers(now=T0)]
     assert names == ["a worker", "w1", "w10", "w2"]
 
 
 async def test_a_worker_past_its_deadline_is_not_alive(store: Store) -> None:
-    await store.renew("w1", now=T0)
-    await store.renew("w2", lease=60 * SECOND, now=T0)
+    await store.renew(RenewRequest("w1"), now=T0)
+    await store.renew(RenewRequest("w2", lease=60 * SECOND), now=T0)
 
     early = await store.workers(now=T0 + 10 * SECOND - 1)
     late = await store.workers(now=T0 + 10 * SECOND + 1)
@@ -74,7 +70,7 @@ async def test_a_worker_past_its_deadline_is_not_alive(store: Store) -> None:
 
 async def test_a_worker_shows_what_it_said_of_itself(store: Store) -> None:
     info = {"host": "a.b", "pid": 7, "types": ["email"], "busy": {"of": 20}, "π": 3.14}
-    await store.renew("w1", info=info, now=T0)
+    await store.renew(RenewRequest("w1", info=info), now=T0)
     await start_one(store)
 
     [worker] = await store.workers(now=T0)
@@ -82,6 +78,6 @@ async def test_a_worker_shows_what_it_said_of_itself(store: Store) -> None:
 
 
 async def test_workers_are_everybodys(store: Store, other_store: Store) -> None:
-    await store.renew("w1", info={"host": "a"}, now=T0)
+    await store.renew(RenewRequest("w1", info={"host": "a"}), now=T0)
 
     assert await other_store.workers(now=T0) == await store.workers(now=T0)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kue.clock import FakeClock
-
-if TYPE_CHECKING:
-    from kue.store.base import Store
+from kue.store.contract import Store
 
 #: How long a wait may last by the clock on the wall.
 MOMENT = 0.01
 
 
-class OwnTime(FakeClock):
-    """A fake clock that one can sleep by."""
+class OwnTime:
+    """A clock that stands still until a test moves it, and that one can sleep by."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._now = 1_800_000_000_000
         self._moved = asyncio.Condition()
+
+    def now_ms(self) -> int:
+        return self._now
 
     async def sleep(self, seconds: float) -> None:
         """Return once the clock was moved that far."""
@@ -31,9 +31,9 @@ class OwnTime(FakeClock):
     async def pass_(self, milliseconds: int) -> int:
         """Move the clock and wake who slept for less; return the time."""
         async with self._moved:
-            now = self.advance(milliseconds)
+            self._now += milliseconds
             self._moved.notify_all()
-        return now
+        return self._now
 
 
 class ClockedStore:
@@ -42,7 +42,7 @@ class ClockedStore:
     def __init__(self, store: Store, time: OwnTime) -> None:
         self._store = store
         self._time = time
-        #: The time of the last pass of upkeep that left nothing to do.
+        #: The time of the last pass of maintenance that left nothing to do.
         self.tended_at = 0
 
     def __getattr__(self, name: str) -> Any:

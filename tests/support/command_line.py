@@ -7,19 +7,16 @@ import io
 import json
 import re
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from kue.cli import main
+from kue.store.contract import Store
+from tests.support.engines import Engine
 from tests.support.root_logger import lent
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from kue.store.base import Store
-    from tests.support.engines import Engine
 
 T = TypeVar("T")
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import redis
 
-if TYPE_CHECKING:
-    from tests.support.engines import Engine
+from tests.support.engines import Engine
 
 #: The engines whose data can be reached from outside the process.
 REACHABLE = ("sqlite", "redis", "redis-shards", "redis-cluster")

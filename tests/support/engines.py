@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from kue import settings
+from kue.model import settings
+from kue.model.settings import Settings
 from kue.store import store_for
-
-if TYPE_CHECKING:
-    from kue.settings import Settings
-    from kue.store.base import Store
+from kue.store.contract import Store
 
 #: What ``pytest -k`` selects by.
 ENGINES = ("sqlite", "memory", "redis", "redis-shards", "redis-cluster")

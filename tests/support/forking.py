@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 from setproctitle import setproctitle
 
+import kue.bus.redis
 import kue.cli
-import kue.cluster.redis
+import kue.client.sync
 import kue.runtime.shared.redis
 import kue.store.redis.store
 import kue.store.sqlite.store
-import kue.sync
 from tests.support.warm import COMMAND, DESCRIPTORS, MAX_REQUEST, WORD_BYTES
 
 

@@ -15,7 +15,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from kue.supervisor.procfs import FROZEN
+from kue.supervisor.child_process import FROZEN
 from tests.support.servers import wait_until
 
 #: Longer than writes of processes that are not stopped take, as a rule.

@@ -1,25 +1,31 @@
 """
 Hands inside a Redis store: what a slip in redis-cli, a bug or a bad restore would do.
 
-And what `check` is to make of it: `mended` and `left_alone` say so in one line.
+And what `check` is to make of it: `repaired` and `left_alone` check it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+import shlex
+from collections.abc import Callable
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import redis
 
-from kue.store.redis.connecting import DRIVER
-from kue.store.redis.keys import LIVE_CHUNK, Keys, root_of, shard_of_type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kue.store.base import Store
-    from kue.store.values import Finding
-    from tests.support.engines import Engine
+from kue.store.contract import Store
+from kue.store.redis.keys import (
+    JOB_KEYS,
+    LIVE_CHUNK,
+    TYPE_KEYS,
+    Keys,
+    root_of,
+    shard_of_type,
+)
+from kue.store.redis.wire.connecting import DRIVER
+from kue.store.values import Finding
+from tests.support.engines import Engine
 
 
 class Hands:
@@ -117,11 +123,14 @@ async def only(store: Store, *, repair: bool = False) -> Finding:
     [finding] = report.findings
     if finding.job_id is not None:
         assert str(finding.job_id) in finding.message
+    name = re.match(r"job (\d+) ", finding.message)
+    if name and "there can be no such job" not in finding.message:
+        assert finding.job_id == int(name[1])
     return finding
 
 
-async def mended(store: Store, code: str, message: str, repair: str) -> None:
-    """A check finds this one thing, says so, mends it if asked, and then is content."""
+async def repaired(store: Store, code: str, message: str, repair: str) -> None:
+    """A check finds this one thing, repairs it if asked, and then finds nothing."""
     finding = await only(store)
     assert (finding.code, finding.message) == (code, message)
     assert (finding.repair, finding.repaired) == (repair, False)
@@ -142,3 +151,72 @@ async def left_alone(store: Store, hands: Hands, code: str, message: str) -> Non
     assert (finding.repair, finding.repaired) == ("", False)
     assert hands.everything() == before
     assert (await only(store)).code == code
+
+
+class Damage(NamedTuple):
+    """Damage to a store with a job, what a check finds, and what a repair does."""
+
+    #: What jobs there are, separated by commas: a word, and options.
+    jobs: str
+    #: Commands, separated by semicolons; for names in braces see `Names`.
+    commands: str
+    #: What must be so in the end, separated by semicolons: a command, "=" and its
+    #: reply, or words that the test knows.
+    ends: str
+    code: str
+    message: str
+    #: Empty when a repair leaves it to a person.
+    repair: str
+
+    async def check(self, store: Store, hands: Hands, names: Names) -> None:
+        """Do the damage, and check that it is found, and repaired or left alone."""
+        for command in self.commands.split("; "):
+            hands.do(*names.words(command))
+        message = self.message.format_map(names)
+        if self.repair:
+            await repaired(store, self.code, message, self.repair.format_map(names))
+        else:
+            await left_alone(store, hands, self.code, message)
+
+
+def check_reply(hands: Hands, names: Names, end: str) -> None:
+    """Check "command = reply"."""
+    command, _, reply = end.partition(" = ")
+    found = hands.do(*names.words(command))
+    text = found.decode() if isinstance(found, bytes) else f"{found:.0f}"
+    assert text == reply.format_map(names)
+
+
+def read_damages(table: str) -> list[Damage]:
+    """Read rows of "jobs | commands | ends", and below "code: message -> repair"."""
+    damages: list[Damage] = []
+    for row in re.split(r"\n(?=\S)", table.strip()):
+        head, _, rest = row.partition("\n")
+        jobs, commands, ends = (cell.strip() for cell in head.split("|"))
+        finding, _, repair = " ".join(rest.split()).partition(" -> ")
+        code, _, message = finding.partition(": ")
+        damages.append(Damage(jobs, commands, ends, code, message, repair))
+    return damages
+
+
+class Names(dict[str, Any]):
+    """Keys by the names of structures (of "email"), and what else a job has."""
+
+    def __init__(self, hands: Hands, made: int | dict[str, Any]) -> None:
+        super().__init__({"id": made} if isinstance(made, int) else made)
+        self._hands = hands
+
+    def __missing__(self, name: str) -> Any:
+        hands, job_id = self._hands, self["id"]
+        if name in ("record", *JOB_KEYS):
+            return hands.record(job_id, "" if name == "record" else name)
+        if name == "list":
+            return hands.record(self["parent"], "then")
+        if name == "live":
+            return hands.keys_of(job_id).live(0)
+        if name == "sequence":
+            return job_id // hands.shards
+        return hands.of_type(name) if name in TYPE_KEYS else hands.home(name)
+
+    def words(self, command: str) -> list[str]:
+        return shlex.split(command.format_map(self))

@@ -1,26 +1,35 @@
 """
 Short ways to bring jobs into being and through their lives.
 
-Tests own the clock: everything happens at T0 unless a test says otherwise.
+Tests own the clock: everything happens at T0 unless a test says otherwise; with
+``now=None`` it happens by the store's own clock.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from kue.draft import draft
-from kue.job import Cancelled, Completed, Error, Failed, State
-from kue.settings import LEASE_MS
-from kue.store.values import MAX_BATCH, Claim, Outcome
+import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kue.job import Draft, Ending, Job
-    from kue.payload import JSON
-    from kue.store.base import Store
-    from kue.store.values import Added, Claimed, Word
+from kue.model.draft import draft
+from kue.model.job import Cancelled, Completed, Draft, Ending, Error, Failed, Job, State
+from kue.model.payload import JSON
+from kue.model.settings import LEASE_MS
+from kue.store.contract import Store
+from kue.store.values import (
+    MAX_BATCH,
+    Added,
+    Claim,
+    Claimed,
+    ClaimRequest,
+    Outcome,
+    Page,
+    PageRequest,
+    Result,
+)
 
 T0 = 1_800_000_000_000
 SECOND = 1_000
@@ -39,7 +48,9 @@ def count_again() -> None:
     _numbers = itertools.count(1)
 
 
-async def add(store: Store, drafts: Iterable[Draft], *, now: int = T0) -> list[Added]:
+async def add(
+    store: Store, drafts: Iterable[Draft], *, now: int | None = T0
+) -> list[Added]:
     """Add drafts as a producer that has not been seen before."""
     producer = f"producer-{next(_numbers)}"
     return await store.add(list(drafts), producer=producer, seq=1, now=now)
@@ -50,7 +61,7 @@ async def add_one(
     type: str = "email",
     data: JSON = None,
     *,
-    now: int = T0,
+    now: int | None = T0,
     **options: Any,
 ) -> int:
     """Add one job, described as users describe it, and return its id."""
@@ -60,7 +71,12 @@ async def add_one(
 
 
 async def add_many(
-    store: Store, count: int, type: str = "email", *, now: int = T0, **options: Any
+    store: Store,
+    count: int,
+    type: str = "email",
+    *,
+    now: int | None = T0,
+    **options: Any,
 ) -> list[int]:
     """Add *count* jobs whose data says which they are, and return their ids."""
     drafts = [draft(type, {"i": number}, **options) for number in range(count)]
@@ -77,15 +93,17 @@ async def take(
     limit: int = 10,
     worker: str = "w1",
     lease: int = LEASE_MS,
-    now: int = T0,
+    now: int | None = T0,
 ) -> Claimed:
     """Claim in a lane that has not been seen before."""
     return await store.claim(
-        types or ("email",),
-        limit,
-        worker=worker,
-        claim=Claim(f"lane-{next(_numbers)}", 1),
-        lease=lease,
+        ClaimRequest(
+            types or ("email",),
+            limit,
+            worker=worker,
+            claim=Claim(f"lane-{next(_numbers)}", 1),
+            lease=lease,
+        ),
         now=now,
     )
 
@@ -121,7 +139,7 @@ async def start_one(
     return job
 
 
-async def end(store: Store, job: Job, ending: Ending, *, now: int = T0) -> Word:
+async def end(store: Store, job: Job, ending: Ending, *, now: int = T0) -> Result:
     """End one run."""
     [word] = await store.settle([Outcome(job, ending)], now=now)
     return word
@@ -157,6 +175,28 @@ async def get_one(store: Store, job_id: int) -> Job:
     return job
 
 
+async def get_many(store: Store, ids: list[int]) -> list[Job]:
+    """Return jobs that must all exist, however many there are."""
+    jobs: list[Job] = []
+    for at in range(0, len(ids), MAX_BATCH):
+        jobs += [job for job in await store.get(ids[at : at + MAX_BATCH]) if job]
+    assert [job.id for job in jobs] == ids, "jobs were lost"
+    return jobs
+
+
+def outcomes(job: Job) -> list[str]:
+    """Return how the runs of a job ended."""
+    return [past.outcome for past in job.history]
+
+
+async def until_ended(store: Store, job_id: int, *, seconds: float = 50) -> Job:
+    """Return the job once it has ended."""
+    async with asyncio.timeout(seconds), store.watch([job_id]) as events:
+        while not (job := await get_one(store, job_id)).state.is_final:
+            await anext(events)
+    return job
+
+
 async def state_of(store: Store, job_id: int) -> State | None:
     [job] = await store.get([job_id])
     return job.state if job else None
@@ -166,3 +206,18 @@ async def count_of(store: Store, type: str = "email") -> dict[State, int]:
     """Return how many jobs of a type are in each state that has any."""
     counts = (await store.count()).get(type, {})
     return {state: number for state, number in counts.items() if number}
+
+
+async def all_pages(store: Store, request: PageRequest) -> list[Page]:
+    """Turn page by page, and return all pages."""
+    pages = [await store.page(request)]
+    while (cursor := pages[-1].cursor) is not None:
+        following = msgspec.structs.replace(request, cursor=cursor, skip=0)
+        pages.append(await store.page(following))
+    return pages
+
+
+async def all_ids(store: Store, request: PageRequest) -> list[int]:
+    """Turn page by page, and return all ids, in order."""
+    pages = await all_pages(store, request)
+    return [job.id for page in pages for job in page.jobs]

@@ -1,17 +1,14 @@
-"""Listening to a store and knowing when everything has been heard."""
+"""Listening to a store and knowing when everything was received."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
 
-from kue.events import Event, Kind
+from kue.model.events import Event, Kind
+from kue.store.contract import Store
+from kue.store.values import RemoveRequest
 from tests.support.jobs import T0
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from kue.store.base import Store
 
 PATIENCE_SECONDS = 50.0
 
@@ -19,25 +16,25 @@ PATIENCE_SECONDS = 50.0
 async def read_until(
     events: AsyncIterator[Event], is_last: Callable[[Event], bool]
 ) -> list[Event]:
-    """Return what is told up to and with the event that *is_last*."""
-    heard: list[Event] = []
+    """Return what is published up to and with the event that *is_last*."""
+    received: list[Event] = []
     async with asyncio.timeout(PATIENCE_SECONDS):
         async for event in events:
-            heard.append(event)
+            received.append(event)
             if is_last(event):
-                return heard
-    raise AssertionError(f"the events came to an end after {heard}")
+                return received
+    raise AssertionError(f"the events came to an end after {received}")
 
 
 async def story_of(
     store: Store, events: AsyncIterator[Event], job_id: int, *, now: int = T0
 ) -> list[Event]:
-    """Remove the job and return all that was told before, whatever it is about."""
-    await store.remove([job_id], force=True, now=now)
-    heard = await read_until(
+    """Remove the job and return all that was published before, whatever it is about."""
+    await store.remove(RemoveRequest([job_id], force=True), now=now)
+    received = await read_until(
         events, lambda event: event.kind is Kind.REMOVE and event.job_id == job_id
     )
-    return heard[:-1]
+    return received[:-1]
 
 
 def kinds(events: list[Event]) -> list[Kind]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.support.servers import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 #: Debian has it in a folder that only root has in PATH.
 PROGRAM = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")

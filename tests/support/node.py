@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from kue.bus import EventBus, Message
-from kue.cluster.redis import RedisCluster
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from kue.bus.redis import RedisCluster
+from tests.support.patience import until
 
 
 class Other:
@@ -24,7 +22,7 @@ class Other:
 
     def __init__(self, url: str, prefix: str) -> None:
         self.heard: list[Message] = []
-        self.bus = EventBus(RedisCluster(url, prefix=prefix, beat=0.2, lease=10))
+        self.bus = EventBus(RedisCluster(url, prefix=prefix, heartbeat=0.2, lease=10))
         self.loop = asyncio.new_event_loop()
         self._is_up = threading.Event()
         self._end: asyncio.Event | None = None

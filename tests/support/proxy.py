@@ -12,14 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from random import Random
 
 from tests.support.servers import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from random import Random
 
 _READ_BYTES = 65_536
 
@@ -92,7 +89,7 @@ class Proxy:
             connection.cut()
 
     def swallow(self) -> None:
-        """Let nothing through in either direction, and tell nobody: half-open."""
+        """Let nothing through in either direction, without notice: half-open."""
         self.is_swallowing = True
 
     def delay(self, seconds: float) -> None:
@@ -202,14 +199,14 @@ class _Connection:
         self._to_redis.write(call)
 
     def _answer(self, reply: bytes) -> None:
-        # Nobody asked for what a subscription hears.
+        # Nobody asked for what a subscription receives.
         fate = self._open.popleft() if self._open else Fate.PASS
         if fate is Fate.CUT_AFTER:
             self.cut()
         # What got lost once is not followed by anything: TCP has no gaps.
         self._is_mute = self._is_mute or fate is Fate.MUTE
-        is_heard = not (self._is_mute or self._proxy.is_swallowing)
-        if is_heard and not self._to_client.is_closing():
+        is_delivered = not (self._is_mute or self._proxy.is_swallowing)
+        if is_delivered and not self._to_client.is_closing():
             self._to_client.write(reply)
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from kue.supervisor import logs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from kue.supervisor import log_format
 
 
 @contextmanager
@@ -21,7 +18,9 @@ def lent() -> Iterator[None]:
         yield
     finally:
         for handler in root.handlers[:]:
-            if isinstance(handler.formatter, logs.TextFormatter | logs.JsonFormatter):
+            if isinstance(
+                handler.formatter, log_format.TextFormatter | log_format.JsonFormatter
+            ):
                 root.removeHandler(handler)
         root.setLevel(level)
         logging.captureWarnings(False)

@@ -7,21 +7,21 @@ No test ever talks to a Redis it did not start, so none can hurt a developer's d
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import redis
 
-from kue.store.redis.connecting import DRIVER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+from kue.store.redis.wire.connecting import DRIVER
 
 HOST = "127.0.0.1"
 #: Longer than any start seen on a busy machine.
@@ -80,12 +80,27 @@ class RedisServer:
         """Return a plain client, to be closed by the caller."""
         return redis.Redis(host=HOST, port=self.port, **DRIVER)
 
+    def send(self, *command: Any) -> Any:
+        """Send a command as an operator would, and return the reply."""
+        with closing(self.client()) as client:
+            send: Any = client.execute_command
+            return send(*command)
+
     def empty(self) -> None:
         """Delete all there is."""
         # After every test, and making a client takes longer than this.
         with socket.create_connection((HOST, self.port), PATIENCE_SECONDS) as line:
             line.sendall(b"FLUSHALL\r\n")
             assert line.recv(64) == b"+OK\r\n"
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop the process where it is, for as long as the context lasts."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """End the process at once, as a crash would; killing twice is fine."""
@@ -118,7 +133,7 @@ class RedisServer:
         raise RuntimeError(f"redis-server did not start on any of {TRIES} free ports")
 
     def _start(self) -> bool:
-        """Start the process; tell whether it answers."""
+        """Start the process; return whether it answers."""
         self._process = subprocess.Popen(self._command(), stdout=subprocess.DEVNULL)
         try:
             wait_until(self._answers_or_died, "redis-server answers")

@@ -8,13 +8,10 @@ import os
 import re
 import signal
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 KUE = str(Path(sys.executable).with_name("kue"))
 PATIENCE_SECONDS = 45.0

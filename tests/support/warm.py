@@ -12,17 +12,15 @@ import asyncio
 import atexit
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import signal
-    from collections.abc import Mapping, Sequence
+from typing import Any
 
 _HOME = Path(__file__).parents[2]
 #: The program that is ``kue`` of the command line; others are modules.

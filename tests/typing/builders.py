@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_type
+from datetime import datetime
+from typing import Any, assert_type
 
 from kue import Draft, JobBuilder, JobHandle, Kue, SyncJobBuilder, SyncJobHandle
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 
 async def awaited(q: Kue, moment: datetime) -> None:

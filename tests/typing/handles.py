@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_type
+from datetime import datetime
+from typing import Any, assert_type
 
 from kue import Event, Job, JobHandle, Kue, State
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from kue.payload import JSON
-    from kue.session import Session
+from kue.client.connection import Connection
+from kue.model.payload import JSON
 
 
 class Receipt:
@@ -39,7 +36,7 @@ async def what_a_handle_gives(handle: JobHandle[Receipt]) -> None:
         assert_type(event, Event)
 
 
-def what_a_reader_makes(session: Session) -> None:
+def what_a_reader_makes(session: Connection) -> None:
     handle = JobHandle(session, 1, "pay", reader=receipt)
     assert_type(handle, JobHandle[Receipt])
 

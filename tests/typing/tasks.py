@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_type
+from collections.abc import AsyncIterator
+from typing import assert_type
 
 from kue import ActiveJob, JobHandle, Kue, Resource, SyncJobHandle, current_job
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 q = Kue("memory://")
 

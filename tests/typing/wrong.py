@@ -7,15 +7,10 @@ not needed: a use that is no longer an error fails the test.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kue import JobHandle, Kue
+from kue import JobHandle, Kue, SyncJobHandle, SyncKue
+from kue.client.connection import Connection
+from kue.model.payload import JSON
 from tests.typing.tasks import count, report, send
-
-if TYPE_CHECKING:
-    from kue import SyncJobHandle, SyncKue
-    from kue.payload import JSON
-    from kue.session import Session
 
 
 def to_text(stored: JSON) -> str:
@@ -25,7 +20,7 @@ def to_text(stored: JSON) -> str:
 # -- handles -----------------------------------------------------------------
 
 
-def a_reader_makes_something_else(session: Session) -> None:
+def a_reader_makes_something_else(session: Connection) -> None:
     _: JobHandle[int] = JobHandle(session, 1, "pay", reader=to_text)  # type: ignore[arg-type]
 
 

@@ -17,9 +17,9 @@ import httpx
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.exposure import Address
-from kue.http.open_mode import StartupToken, ThisMachine
-from kue.http.serve import Serving, listen, serving
+from kue.http.auth.startup_token import LocalhostGuard, StartupToken
+from kue.http.server.address import ListenAddress
+from kue.http.server.serve import ServeOptions, listen, serving
 
 HERE = Path(__file__).parent
 BUILT = HERE.parents[1] / ".venv" / "clients"
@@ -57,11 +57,14 @@ async def check_typescript(base: str, token: str) -> None:
 
 async def main() -> None:
     startup = StartupToken()
-    listener = listen(Address.of("127.0.0.1", 0))
+    listener = listen(ListenAddress.of("127.0.0.1", 0))
     origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with Kue("memory://") as q:
-        app = create_app(q, guard=ThisMachine(startup))
-        async with serving(app, listener, Serving()), httpx.AsyncClient() as client:
+        app = create_app(q, guard=LocalhostGuard(startup))
+        async with (
+            serving(app, listener, ServeOptions()),
+            httpx.AsyncClient() as client,
+        ):
             bearer = {"Authorization": f"Bearer {startup.secret}"}
             answer = await client.get(f"{origin}/api/v1/openapi.json", headers=bearer)
             document = answer.json()

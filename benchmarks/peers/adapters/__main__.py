@@ -5,7 +5,7 @@ work TASK SLOTS                      run jobs of the task until killed
 one|together|bulk TASK FIRST COUNT   add jobs, numbered from FIRST
 ping COUNT SECONDS                   send a job at a time to an idle worker
 
-Verbs that measure print the seconds they took as a line of JSON.
+Except for ``work``, verbs print the seconds they took as a line of JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from importlib import import_module
 
 
 def main(name: str, verb: str, *arguments: str) -> None:
-    # What a worker says of each job would be part of what is measured.
+    # Logging of each job would distort the measurement.
     logging.disable(logging.WARNING)
     adapter = import_module(f"benchmarks.peers.adapters.through_{name}")
     if verb == "work":

@@ -1,4 +1,4 @@
-"""A queue that is fed by calls that are awaited; all of them get uvloop."""
+"""The producer for queues with an async API; all of them run on uvloop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Producer:
         raise NotImplementedError
 
     async def add_many(self, task: str, numbers: range) -> None:
-        """Add in bulk; many at once where a queue has nothing better."""
+        """Add in bulk; concurrently where a queue has no bulk call."""
         for some in Adds(task, numbers).slices(TOGETHER):
             await asyncio.gather(*(self.add(task, number) for number in some))
 
@@ -80,7 +80,7 @@ class Producer:
             while arrivals() <= sent:
                 patience.check()
                 # uvloop counts in milliseconds: its sleep would be a busy wait here, on
-                # the core that Redis has to work on.
+                # the core that Redis uses.
                 await asyncio.sleep(0)
                 time.sleep(LOOK_SECONDS)  # noqa: ASYNC251
             await asyncio.sleep(IDLE_SECONDS)

@@ -1,4 +1,4 @@
-"""A queue that is fed by calls that block."""
+"""The producer for queues with a blocking API."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Producer:
         raise NotImplementedError
 
     def add_many(self, task: str, numbers: range) -> None:
-        """Add in bulk; one after the other where a queue has nothing better."""
+        """Add in bulk; one after the other where a queue has no bulk call."""
         for number in numbers:
             self.add(task, number)
 

@@ -13,14 +13,14 @@ const NAP_MS = 5;
 const LOOK_MS = 0.3;
 const IDLE_MS = 5;
 const PATIENCE_MS = 30000;
-// Writing at each job would be part of what is measured.
+// Writing at each job would distort the measurement.
 const FLUSH_MS = 10;
 
 const now = () => process.hrtime.bigint();
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const secondsSince = (began) => Number(now() - began) / 1e9;
 
-// -- what ran ---------------------------------------------------------------
+// -- tally of runs ----------------------------------------------------------
 
 let tally = null;
 

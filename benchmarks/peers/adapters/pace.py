@@ -1,4 +1,4 @@
-"""How jobs are added, the same for every queue."""
+"""The pace at which jobs are added, the same for every queue."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from benchmarks.peers.adapters.tally import now
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: Jobs to one bulk call.
+#: Jobs per bulk call.
 BULK = 1_000
-#: Adds under way at once.
+#: Adds in flight.
 TOGETHER = 100
 #: Threads that share them where adding blocks.
 THREADS = 8
-#: Between two looks at whether a ping arrived, in seconds.
+#: Seconds between two checks whether a ping arrived.
 LOOK_SECONDS = 0.0003
-#: How long a worker is left without work between two pings, in seconds.
+#: Seconds for which a worker is idle between two pings.
 IDLE_SECONDS = 0.005
 #: Longer than any worker takes to start.
 PATIENCE_SECONDS = 30.0
 
 
 class Adds(NamedTuple):
-    """Jobs to be added: of which task, with which numbers."""
+    """Jobs to add: the task, and the numbers of the jobs."""
 
     task: str
     numbers: range
@@ -41,21 +41,21 @@ class Adds(NamedTuple):
 
 
 class Pings:
-    """Jobs sent one at a time to an idle worker: so many, or for so many seconds."""
+    """Jobs sent one at a time to an idle worker, up to a number and a time limit."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._count, self._seconds = int(arguments[0]), float(arguments[1])
         self._began = now()
 
     def __iter__(self) -> Iterator[int]:
-        """Yield how many were sent before this one; one is sent in any case."""
+        """Yield how many were sent before this one; at least one is sent."""
         for sent in range(self._count):
             if not sent or seconds_since(self._began) < self._seconds:
                 yield sent
 
 
 class Patience:
-    """Ends a wait that will not end by itself."""
+    """A time limit for the arrival of a ping."""
 
     def __init__(self) -> None:
         self._deadline = time.monotonic() + PATIENCE_SECONDS

@@ -1,9 +1,9 @@
 """
-What ran, told without a word to Redis: the figures of a queue must be its own.
+A tally of runs, kept without Redis, so as not to affect the figures of a queue.
 
-A worker process keeps a file of its own that whoever measures may read at any time: how
-many jobs ran, when the first began and the last ended, then a byte for each job, which
-counts its runs.
+Each worker process keeps a file that the benchmark can read at any time: how many jobs
+ran, when the first started and the last ended, then a byte for each job, which counts
+its runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-#: Runs, begin of the first and end of the last, in ns of the monotonic clock.
+#: Runs, start of the first and end of the last, in ns of the monotonic clock.
 HEADER = struct.Struct("<QQQ")
 NANOSECONDS = struct.Struct("<Q")
 NAP_SECONDS = 0.005
@@ -51,7 +51,7 @@ _making = threading.Lock()
 
 
 def _the_tally() -> Tally:
-    """Return the tally of this process; one that forks runs no job before it does."""
+    """Return the tally of this process; no process runs a job before it forks."""
     global _tally
     if _tally is None:
         with _making:
@@ -60,18 +60,18 @@ def _the_tally() -> Tally:
 
 
 def ran(number: int) -> None:
-    """Note that a job that does nothing ran just now."""
+    """Record that a no-op job ran just now."""
     at = now()
     _the_tally().add(number, at, at)
 
 
 def napped(number: int, began: int) -> None:
-    """Note that a job which *began* to sleep has woken."""
+    """Record that a job which *began* to sleep has ended."""
     _the_tally().add(number, began, now())
 
 
 def arrived(sent: int) -> None:
-    """Note how long a job took from being sent, by the clock of its producer."""
+    """Record how long after being *sent* a ping arrived."""
     waited = now() - sent
     with (FOLDER / "pings").open("ab") as file:
         file.write(NANOSECONDS.pack(waited))

@@ -1,4 +1,4 @@
-"""The three jobs that every queue runs, for those that await and those that block."""
+"""The three tasks that every queue runs, in async and blocking versions."""
 
 from __future__ import annotations
 

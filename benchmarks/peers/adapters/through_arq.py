@@ -1,4 +1,4 @@
-"""arq, as it comes."""
+"""arq with default settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arq.connections import RedisSettings
 from arq.worker import Worker, func
 
 from benchmarks.peers.adapters import awaited, tasks
-from benchmarks.peers.adapters.place import HOST, PORT
+from benchmarks.peers.adapters.connection import HOST, PORT
 
 SETTINGS = RedisSettings(host=HOST, port=PORT)
 
@@ -29,7 +29,7 @@ async def ping(context: Any, i: int) -> None:
 
 
 def work(task: str, slots: int) -> None:
-    # Its worker takes the loop that is current when it is made.
+    # Its worker uses the loop that is current when it is created.
     asyncio.set_event_loop(uvloop.new_event_loop())
     functions = [func(function) for function in (noop, nap, ping)]
     Worker(functions, redis_settings=SETTINGS, max_jobs=slots, log_results=False).run()

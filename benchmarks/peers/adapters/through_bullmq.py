@@ -9,7 +9,7 @@ import uvloop
 from bullmq import Queue, Worker
 
 from benchmarks.peers.adapters import awaited, tasks
-from benchmarks.peers.adapters.place import URL
+from benchmarks.peers.adapters.connection import URL
 
 QUEUE = "bench"
 TASKS = {"noop": tasks.anoop, "nap": tasks.anap, "ping": tasks.aping}

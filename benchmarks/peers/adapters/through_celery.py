@@ -7,7 +7,7 @@ import os
 from celery import Celery
 
 from benchmarks.peers.adapters import blocking, tasks
-from benchmarks.peers.adapters.place import URL
+from benchmarks.peers.adapters.connection import URL
 
 app = Celery("bench", broker=URL)
 app.conf.update(

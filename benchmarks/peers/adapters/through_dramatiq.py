@@ -8,7 +8,7 @@ import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
 from benchmarks.peers.adapters import blocking, tasks
-from benchmarks.peers.adapters.place import URL
+from benchmarks.peers.adapters.connection import URL
 
 broker = RedisBroker(url=URL)
 dramatiq.set_broker(broker)

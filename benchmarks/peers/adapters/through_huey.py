@@ -5,7 +5,7 @@ from __future__ import annotations
 from huey import RedisHuey  # type: ignore[import-untyped]
 
 from benchmarks.peers.adapters import blocking, tasks
-from benchmarks.peers.adapters.place import URL
+from benchmarks.peers.adapters.connection import URL
 
 huey = RedisHuey("bench", url=URL, results=False)
 TASKS = {

@@ -1,4 +1,4 @@
-// Kue for Node, as it comes.
+// Kue for Node with default settings.
 'use strict';
 
 const kue = require('kue');

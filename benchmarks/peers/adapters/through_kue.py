@@ -1,4 +1,4 @@
-"""Kue: a worker as a program would run it, adds as a program would make them."""
+"""Kue with `q.process` and `q.enqueue`, as a program would use it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import uvloop
 
 import kue
 from benchmarks.peers.adapters import awaited, tasks
-from benchmarks.peers.adapters.place import URL
+from benchmarks.peers.adapters.connection import URL
 
 if TYPE_CHECKING:
     from kue import ActiveJob

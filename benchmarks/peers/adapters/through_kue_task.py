@@ -1,4 +1,4 @@
-"""Kue with tasks: arguments by name, checked and converted by their annotations."""
+"""Kue with tasks: arguments by name, validated and converted by their annotations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import uvloop
 
 import kue
 from benchmarks.peers.adapters import awaited, tasks
-from benchmarks.peers.adapters.place import URL
+from benchmarks.peers.adapters.connection import URL
 
 FUNCTIONS = {"noop": tasks.anoop, "nap": tasks.anap, "ping": tasks.aping}
 

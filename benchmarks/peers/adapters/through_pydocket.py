@@ -1,8 +1,8 @@
 """
 Docket.
 
-Its default of a look every 250 ms caps a drain, so it looks every ms; and 100 jobs at
-once need more than the 100 connections that its client allows unless told otherwise.
+Its default of polling every 250 ms caps a drain, so it polls every ms here; and 100
+jobs at once need more than the 100 connections that its client allows by default.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import uvloop
 from docket import Docket, Worker
 
 from benchmarks.peers.adapters import awaited, tasks
-from benchmarks.peers.adapters.place import URL
+from benchmarks.peers.adapters.connection import URL
 
 ROOMY_URL = f"{URL}?max_connections=400"
-LOOK = timedelta(milliseconds=1)
+POLL = timedelta(milliseconds=1)
 TASKS = {"noop": tasks.anoop, "nap": tasks.anap, "ping": tasks.aping}
 
 
@@ -29,7 +29,7 @@ async def _work(slots: int) -> None:
         for function in TASKS.values():
             docket.register(function)
         async with Worker(
-            docket, concurrency=slots, minimum_check_interval=LOOK
+            docket, concurrency=slots, minimum_check_interval=POLL
         ) as worker:
             await worker.run_forever()
 

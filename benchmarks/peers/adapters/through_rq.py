@@ -6,7 +6,7 @@ from redis import Redis
 from rq import Queue, SimpleWorker
 
 from benchmarks.peers.adapters import blocking, tasks
-from benchmarks.peers.adapters.place import HOST, PORT
+from benchmarks.peers.adapters.connection import HOST, PORT
 
 connection = Redis(host=HOST, port=PORT)
 queue = Queue("bench", connection=connection)

@@ -1,4 +1,4 @@
-"""SAQ, as it comes."""
+"""SAQ with default settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import uvloop
 from saq import Queue, Worker
 
 from benchmarks.peers.adapters import awaited, tasks
-from benchmarks.peers.adapters.place import URL
+from benchmarks.peers.adapters.connection import URL
 
 
 async def noop(context: Any, *, i: int) -> None:

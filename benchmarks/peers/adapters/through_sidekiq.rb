@@ -1,5 +1,5 @@
 # Sidekiq.  The same arguments, clock and files as the Python adapters: see tally.py and
-# pace.py.  Required by its own command line in a worker, run by itself to add jobs.
+# pace.py.  Loaded by Sidekiq's command line in a worker, run directly to add jobs.
 require 'json'
 require 'sidekiq'
 
@@ -12,7 +12,7 @@ NAP_SECONDS = 0.005
 LOOK_SECONDS = 0.0003
 IDLE_SECONDS = 0.005
 PATIENCE_SECONDS = 30
-# Writing at each job would let go of the interpreter's lock, and be measured too.
+# Writing at each job would release the interpreter's lock, and distort the measurement.
 FLUSH_SECONDS = 0.01
 
 redis = { url: "redis://127.0.0.1:#{ENV.fetch('BENCH_PORT')}/0" }
@@ -24,7 +24,7 @@ def now
   Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
 end
 
-# What ran in this process.
+# The runs of this process.
 class Tally
   def initialize
     @lock = Mutex.new

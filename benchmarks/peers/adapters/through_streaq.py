@@ -1,11 +1,11 @@
-"""streaQ, as it comes."""
+"""streaQ with default settings."""
 
 from __future__ import annotations
 
 from streaq import Worker
 
 from benchmarks.peers.adapters import awaited, tasks
-from benchmarks.peers.adapters.place import URL
+from benchmarks.peers.adapters.connection import URL
 
 FUNCTIONS = {"noop": tasks.anoop, "nap": tasks.anap, "ping": tasks.aping}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from taskiq_redis import ListQueueBroker, RedisStreamBroker
 
 from benchmarks.peers.adapters import awaited, tasks
-from benchmarks.peers.adapters.place import URL, VARIANT
+from benchmarks.peers.adapters.connection import URL, VARIANT
 
 broker = (
-    # From the beginning: else a group skips what was sent before its first worker.
+    # From the beginning: else a group skips jobs sent before its first worker.
     RedisStreamBroker(url=URL, consumer_id="0")
     if VARIANT == "stream"
     else ListQueueBroker(url=URL)
@@ -28,7 +28,7 @@ TASKS = {
 
 
 def work(task: str, slots: int) -> None:
-    """Become its own command line, with one child that works."""
+    """Replace this process by taskiq's command line, with one worker child."""
     program = str(Path(sys.executable).with_name("taskiq"))
     arguments = [program, "worker", f"{__name__}:broker", "--workers", "1"]
     arguments += ["--max-async-tasks", str(slots), "--log-level", "ERROR"]

@@ -1,53 +1,66 @@
 """
-The contract between a bus and its cluster.
+The contract between an event bus and its cluster.
 
-A `ClusterManager` says which nodes there are and at which addresses they listen, and
-carries frames to them.  What a bus asks on every message is answered from memory; the
-rest takes its time.
+A `ClusterManager` knows the nodes and the addresses at which they listen, and carries
+frames to them.  What a bus needs for every message is read from memory; the other
+calls may do I/O.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from concurrent.futures import Future
 
-    from kue.bus.meter import Meter
-    from kue.bus.roster import Roster
-    from kue.bus.wire import Frame
+    from kue.bus.failover_duties import Assignments
+    from kue.bus.frames import Frame
+    from kue.bus.metrics import BusMetrics
+
+#: Why there is no cluster, for users of SQLite.
+NEEDS_REDIS = (
+    "the event bus of several processes meets in Redis; with SQLite each process has "
+    "its own bus, which other processes cannot inspect"
+)
+_SCHEMES = ("redis", "rediss", "unix")
 
 
-class Member(Protocol):
-    """What a manager asks of the bus that joined; always in the loop it joined in."""
+def can_cluster(url: str) -> bool:
+    """Return whether processes whose queue is at *url* share a bus."""
+    return urlsplit(url).scheme.partition("+")[0] in _SCHEMES
+
+
+class ClusterMember(Protocol):
+    """The bus, as a manager calls it; always in the loop in which it joined."""
 
     @property
-    def meter(self) -> Meter:
-        """What passes it, counted."""
+    def meter(self) -> BusMetrics:
+        """Counters of its messages."""
 
     def addresses(self) -> Collection[str]:
-        """Return where other nodes may reach this one."""
+        """Return the addresses at which other nodes can reach this one."""
 
     def receive(self, frame: Frame) -> None:
-        """Take what another node sent."""
+        """Handle a frame from another node."""
 
     def undelivered(self, frame: Frame) -> None:
-        """Take back a frame that its node never saw; the node is gone."""
+        """Take back a frame that its node, which is gone, never received."""
 
     def given_up(self, frame: Frame, reason: str) -> None:
         """Take back a frame for which there is no room; from any thread."""
 
     def node_left(self, node: str) -> None:
-        """Hear that a node is gone."""
+        """Handle the loss of a node."""
 
 
 class ClusterManager(Protocol):
     """
     One node's view of a cluster.
 
-    `nodes` and `registrations` may be asked from any thread, and so may `announce`,
-    `withdraw` and `post` be called; the coroutines belong to the loop that joined.
+    `nodes`, `registrations`, `announce`, `withdraw` and `post` may be used from any
+    thread; the coroutines belong to the loop that joined.
     """
 
     @property
@@ -58,36 +71,36 @@ class ClusterManager(Protocol):
     def nodes(self) -> frozenset[str]:
         """All nodes, this one included."""
 
-    async def join(self, member: Member) -> None:
-        """Become a node, announce the member's addresses, and know all others."""
+    async def join(self, member: ClusterMember) -> None:
+        """Become a node, announce the member's addresses, and read all others."""
 
     async def leave(self) -> None:
-        """Stop being a node; whatever was posted is sent first."""
+        """Stop being a node, after sending what was posted."""
 
     def registrations(self, address: str) -> Sequence[str]:
         """Return the other nodes that listen at *address*, as far as is known here."""
 
     async def look_up(self, address: str) -> Sequence[str]:
-        """Return the same as the cluster has it, and know it from now on."""
+        """Return them as the cluster has them, and remember them."""
 
     def announce(self, address: str) -> Future[None]:
-        """Tell all nodes that this one listens at *address*; done when it is told."""
+        """Publish that this node listens at *address*; done once it is published."""
 
     def withdraw(self, address: str) -> None:
-        """Tell all nodes that it does no longer."""
+        """Publish that this node no longer listens at *address*."""
 
     def post(self, node: str, frame: Frame) -> None:
         """
         Send a frame to a node, in the order of the calls.
 
-        One that cannot be sent for want of room is given up, and the log says so.
+        One for which there is no room is dropped, and that is logged.
         """
 
     async def flush(self) -> None:
-        """Wait until all that was posted and announced is out."""
+        """Wait until everything posted and announced is sent."""
 
     def watch(self, call: Callable[[], object]) -> None:
-        """Have *call* made, in the loop that joined, when nodes came or went."""
+        """Call *call*, in the loop that joined, when nodes joined or left."""
 
-    def roster(self, group: str) -> Roster:
-        """Return the duties of *group*, of which this node shall be one."""
+    def roster(self, group: str) -> Assignments:
+        """Return the assignments of this node in *group*."""

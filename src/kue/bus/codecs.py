@@ -1,10 +1,10 @@
 """
-Codecs: how a body is copied for a consumer here, and written for one elsewhere.
+Codecs: how a body is copied for a local consumer, and encoded for a remote one.
 
 JSON values and bytes need none.  A user's class gets one by name (``codec=`` with each
-message) or for good (`Codecs.register_default`).  What is read from the wire is decoded
-by a codec that is registered here, by its name: a message cannot make this process
-build anything else.
+message) or permanently (`Codecs.register_default`).  What arrives from other nodes is
+decoded by a codec that is registered here, by its name: a message cannot make this
+process build anything else.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from kue.bus.failures import Failure, RequestFailed
-from kue.payload import MAX_DEPTH
+from kue.bus.errors import FailureKind, RequestFailed
+from kue.model.payload import MAX_DEPTH
 
 T = TypeVar("T")
 
 
 class Codec(Protocol):
-    """Copies, writes and reads the bodies of one kind."""
+    """Copies, encodes and decodes the bodies of one kind."""
 
     @property
     def name(self) -> str:
-        """What the wire calls it."""
+        """Its name in messages between nodes."""
 
     def copy(self, body: Any, /) -> Any:
-        """Return what a consumer of this process gets; a body nobody can change may
-        be returned itself."""
+        """Return what a consumer of this process gets; an immutable body may be
+        returned itself."""
 
     def encode(self, body: Any, /) -> bytes: ...
 
@@ -44,24 +44,11 @@ class _Json:
         return copy_json(body)
 
     def encode(self, body: Any) -> bytes:
-        # Copied first: that refuses what JSON cannot say and what nests too deep.
+        # Copied first: that rejects what JSON cannot express and what nests too deep.
         return msgspec.json.encode(copy_json(body))
 
     def decode(self, encoded: bytes) -> Any:
         return msgspec.json.decode(encoded)
-
-
-class _Atom(_Json):
-    """JSON that nobody can change."""
-
-    def copy(self, body: Any) -> Any:
-        return body
-
-
-class _Float(_Json):
-    def copy(self, body: float) -> float:
-        _check_finite(body)
-        return body
 
 
 class _Bytes:
@@ -78,7 +65,7 @@ class _Bytes:
 
 
 class _Failed:
-    """A failure, which is sent in place of a reply."""
+    """A failure, sent in place of a reply."""
 
     name = "failure"
 
@@ -96,7 +83,7 @@ class _Failed:
 
 
 class ClassCodec(Generic[T]):
-    """The codec of a dataclass or msgspec Struct, which travels as JSON."""
+    """The codec of a dataclass or msgspec Struct, which is sent as JSON."""
 
     def __init__(self, cls: type[T], name: str = "") -> None:
         self.name = name or cls.__name__
@@ -112,25 +99,13 @@ class ClassCodec(Generic[T]):
         return self._decoder.decode(encoded)
 
 
-_FAILED = msgspec.json.Decoder(tuple[Failure, int, str, dict[str, Any]])
-_JSON = _Json()
-_BYTES = _Bytes()
-_ATOM = _Atom()
+_FAILED = msgspec.json.Decoder(tuple[FailureKind, int, str, dict[str, Any]])
+_JSON, _BYTES, _FAILURE = _Json(), _Bytes(), _Failed()
+_NAMED: dict[str, Codec] = {codec.name: codec for codec in (_JSON, _BYTES, _FAILURE)}
 _BUILT_IN: dict[type, Codec] = {
-    type(None): _ATOM,
-    bool: _ATOM,
-    int: _ATOM,
-    str: _ATOM,
-    float: _Float(),
-    dict: _JSON,
-    list: _JSON,
-    tuple: _JSON,
-    bytes: _BYTES,
-    bytearray: _BYTES,
-    RequestFailed: _Failed(),
-}
-_NAMED: dict[str, Codec] = {
-    codec.name: codec for codec in (_JSON, _BYTES, _BUILT_IN[RequestFailed])
+    **dict.fromkeys((type(None), bool, int, str, float, dict, list, tuple), _JSON),
+    **dict.fromkeys((bytes, bytearray), _BYTES),
+    RequestFailed: _FAILURE,
 }
 
 
@@ -138,20 +113,22 @@ class Codecs:
     """The codecs of one bus: the built-in ones and what users register."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Codec] = dict(_NAMED)
-        self._by_class: dict[type, Codec] = dict(_BUILT_IN)
+        self._by_name = dict(_NAMED)
+        self._by_class = dict(_BUILT_IN)
 
     def register(self, codec: Codec) -> None:
-        """Have *codec* be found by its name."""
+        """Make *codec* available by its name."""
         name = codec.name
         if not isinstance(name, str) or not 1 <= len(name) <= 200:
-            raise ValueError(f"the name of a codec has 1 to 200 letters, not {name!r}")
+            raise ValueError(
+                f"the name of a codec must have 1 to 200 characters, not {name!r}"
+            )
         if name in self._by_name:
             raise ValueError(f"there is a codec named {name!r} already")
         self._by_name[name] = codec
 
     def register_default(self, cls: type[T], codec: Codec | None = None) -> None:
-        """Have bodies of class *cls* written by *codec*, else as a `ClassCodec`."""
+        """Encode bodies of class *cls* with *codec*, else as a `ClassCodec`."""
         if cls in self._by_class:
             raise ValueError(f"there is a codec for {cls.__name__} already")
         codec = ClassCodec(cls) if codec is None else codec
@@ -159,7 +136,7 @@ class Codecs:
         self._by_class[cls] = codec
 
     def unregister(self, name: str) -> None:
-        """Forget the codec of that name; built-in ones stay."""
+        """Remove the codec of that name; built-in ones cannot be removed."""
         if name in _NAMED:
             raise ValueError(f"the codec {name!r} is built in")
         codec = self._by_name.pop(name, None)
@@ -167,7 +144,7 @@ class Codecs:
             del self._by_class[cls]
 
     def unregister_default(self, cls: type) -> None:
-        """Forget the codec for bodies of class *cls*."""
+        """Remove the codec for bodies of class *cls*."""
         if cls in _BUILT_IN:
             raise ValueError(f"the codec for {cls.__name__} is built in")
         codec = self._by_class.get(cls)
@@ -175,7 +152,7 @@ class Codecs:
             self.unregister(codec.name)
 
     def choose(self, body: object, name: str | None = None) -> Codec:
-        """Return the codec for a body: the one of that *name*, else by its class."""
+        """Return the codec for a body: the one called *name*, else by its class."""
         if name is not None:
             return self.named(name)
         codec = self._by_class.get(type(body))
@@ -183,7 +160,7 @@ class Codecs:
             if isinstance(body, _BASES):
                 return _JSON
             if isinstance(body, RequestFailed):
-                return _BUILT_IN[RequestFailed]
+                return _FAILURE
             raise TypeError(
                 f"there is no codec for {type(body).__name__}; register one "
                 "(bus.codecs.register_default) or send JSON values or bytes"
@@ -206,7 +183,7 @@ def copy_json(value: Any, depth: int = MAX_DEPTH) -> Any:
     """
     Return a copy of *value* made of dict, list, str, int, float, bool and None only.
 
-    The same as what would come out of the wire, so that a consumer sees no difference.
+    The same as after encoding and decoding, so that a consumer sees no difference.
     """
     kind = type(value)
     if kind in _ATOMS:
@@ -226,13 +203,14 @@ def copy_json(value: Any, depth: int = MAX_DEPTH) -> Any:
             for item in value
         ]
     if kind is float:
-        _check_finite(value)
+        if not math.isfinite(value):
+            raise ValueError(f"the body has {value}, which JSON cannot express")
         return value
     return copy_json(_plain(value), depth)
 
 
 def _plain(value: Any) -> Any:
-    """Return what a value of a subclass is to JSON."""
+    """Return a value of a subclass as its JSON base type."""
     if isinstance(value, Enum):
         return value.value
     for base in _BASES:
@@ -248,8 +226,3 @@ def _text_key(key: object) -> str:
     if not isinstance(key, str):
         raise TypeError(f"the body has the key {key!r}; JSON keys are text")
     return str.__str__(key)
-
-
-def _check_finite(value: float) -> None:
-    if not math.isfinite(value):
-        raise ValueError(f"the body has {value}, which JSON cannot express")

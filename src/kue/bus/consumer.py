@@ -1,9 +1,9 @@
 """
-Consumers: who listens at an address, in which loop, and what waits for them.
+Consumers: their event loop, handler and buffer of waiting messages.
 
-A consumer belongs to the event loop it was made in and runs there and nowhere else.
-Messages wait in its buffer and are handled in the order they came.  A plain function is
-called with each; an ``async def`` runs in a task, *concurrency* of them at once;
+A consumer belongs to the event loop it was made in and runs only there.  Messages wait
+in its buffer and are handled in the order they arrived.  A plain function is called
+with each; an ``async def`` runs in a task, *concurrency* of them at once;
 without a handler, ``async for message in consumer`` reads them.
 """
 
@@ -11,49 +11,63 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import logging
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kue.bus.failures import RequestFailed, discarded, raised
-from kue.bus.loops import Crossing, hand_over, running
+from kue.aio.callbacks import is_async
+from kue.aio.loop_calls import LoopCalls, call_in, running
+from kue.aio.tasks import cancel_all
+from kue.bus.errors import RequestFailed, discarded, raised
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from concurrent.futures import Future
 
-    from kue.bus.home import Home
-    from kue.bus.interceptors import Chain
+    from kue.bus.interceptors import InterceptorChain
     from kue.bus.message import Message
 
 logger = logging.getLogger(__name__)
-
-#: How many messages may wait, unless the consumer says otherwise.
+#: How many messages may wait, unless the consumer sets another limit.
 DEFAULT_BUFFER = 1000
 MAX_BUFFER = 1_000_000
-#: How many may wait for a plain function that is not paused: it catches up with each
-#: turn of the loop, so that these were all sent in one, or from other threads.
+#: How many may wait for a plain function that is not paused: it catches up in each
+#: iteration of the loop, so these were all sent in one, or from other threads.
 BACKLOG = 100_000
-#: Messages a handler gets before others have their turn in the loop.
-_TURN = 64
-
+#: Messages that are handled before other tasks of the loop run.
+_BATCH = 64
 Handler = Callable[["Message"], Awaitable[None] | None]
+#: Held by threads that share a consumer; briefly, and seldom.
+_threads_lock = threading.Lock()
 
-#: Held by threads that meet at a consumer; for a moment, and seldom.
-_foreign = threading.Lock()
+
+class ConsumerContext(Protocol):
+    """An owner of consumers other than a loop; unregisters them when it ends."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Their event loop; they may be made in any thread."""
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """Keep track of a task that runs a handler."""
+
+    def report(self, error: BaseException) -> None:
+        """Handle an exception raised by a handler."""
+
+    def forget(self, consumer: Consumer) -> None:
+        """Handle the end of a consumer, in any thread."""
 
 
 class Consumer:
     """
-    One listener at one address, until `unregister`.
+    One consumer of one address, until `unregister`.
 
     When *buffer* messages wait because it is paused or slow, further ones are
-    discarded: `discarded` counts them, `on_discard` is called with each, the log says
-    when it begins, and whoever asked gets a TIMEOUT at once.  A plain function that is
-    not paused is behind by what one turn of its loop brings, at most `BACKLOG`.
+    discarded: `discarded` counts them, `on_discard` is called with each, the first is
+    logged, and the requester gets a TIMEOUT at once.  A plain function that is not
+    paused lags by what one iteration of its loop brings, at most `BACKLOG`.
     """
 
     def __init__(
@@ -64,16 +78,16 @@ class Consumer:
         is_local: bool,
         buffer: int,
         concurrency: int,
-        inbound: Chain,
-        leave: Callable[[Consumer], None],
-        home: Home | None = None,
+        inbound: InterceptorChain,
+        on_unregister: Callable[[Consumer], None],
+        home: ConsumerContext | None = None,
     ) -> None:
         if not 1 <= buffer <= MAX_BUFFER:
-            raise ValueError(f"buffer is 1 to {MAX_BUFFER:,}, not {buffer}")
+            raise ValueError(f"buffer must be 1 to {MAX_BUFFER:,}, not {buffer}")
         if concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, not {concurrency}")
         self.address = address
-        #: Whether other nodes cannot reach it.
+        #: Whether only this node can reach it.
         self.is_local = is_local
         self.loop = asyncio.get_running_loop() if home is None else home.loop
         self.is_registered = True
@@ -81,32 +95,34 @@ class Consumer:
         self.discarded = 0
         #: Called with each of them, in the thread that found it full.
         self.on_discard: Callable[[Message], object] | None = None
-        #: Called once, when no further message will come.
+        #: Called once, when it is unregistered.
         self.on_end: Callable[[], object] | None = None
         self._handler = handler
-        self._is_async = handler is not None and _is_async(handler)
+        self._is_async = handler is not None and is_async(handler)
         self._buffer = buffer
-        self._backlog = max(buffer, BACKLOG)
+        is_plain = handler is not None and not self._is_async
+        #: How many may wait while it is not paused.
+        self._backlog = max(buffer, BACKLOG) if is_plain else buffer
         self._concurrency = concurrency
         self._inbound = inbound
-        self._leave = leave
+        self._on_unregister = on_unregister
         self._home = home
         self._waiting: deque[Message] = deque()
-        #: What comes from other threads, once something did.
-        self._crossing: Crossing[Message] | None = None
-        #: How many it may still get; None is any number.
+        #: Messages from other threads, once there were any.
+        self._cross_thread: LoopCalls[Message] | None = None
+        #: How many more it may get; None is any number.
         self._demand: int | None = None
-        #: A plain function will be called in the next turn of the loop.
-        self._is_due = False
+        #: A plain function will be called in the next iteration of the loop.
+        self._is_scheduled = False
         self._is_full = False
-        #: Handlers see the variables of whoever registered them, not of who sends.
+        #: Handlers see the context variables of their registration, not of the sender.
         self._context = contextvars.copy_context()
         self._tasks: set[asyncio.Task[None]] = set()
-        #: Tasks that look for a next message; one that ends is no longer among them.
+        #: Tasks that will look for another message; one that is ending does not count.
         self._workers = 0
-        #: Whoever reads waits for this.
+        #: Awaited by a reader; done when a message arrives.
         self._arrival: asyncio.Future[None] | None = None
-        #: Done once the cluster knows of it.
+        #: Done once the cluster knows the address.
         self.announced: Future[None] | None = None
 
     @property
@@ -115,54 +131,51 @@ class Consumer:
         return len(self._waiting)
 
     async def ready(self) -> None:
-        """Wait until every node knows that it listens."""
+        """Wait until every node knows the address."""
         if self.announced is not None:
             await asyncio.shield(asyncio.wrap_future(self.announced))
 
     def pause(self) -> None:
-        """Get nothing until `resume` or `fetch`; all three from any thread."""
-        self._in_loop(self._pause)
+        """Receive nothing until `resume` or `fetch`; all three from any thread."""
+        call_in(self.loop, self._set_demand, 0)
 
     def resume(self) -> None:
-        """Get everything."""
-        self._in_loop(self._resume)
+        """Receive everything."""
+        call_in(self.loop, self._set_demand, None)
 
     def fetch(self, count: int) -> None:
-        """Get *count* more messages, then pause again."""
+        """Receive *count* more messages, then pause again."""
         if count < 1:
-            raise ValueError(f"fetch takes at least 1, not {count}")
-        self._in_loop(self._fetch, count)
+            raise ValueError(f"count must be at least 1, not {count}")
+        call_in(self.loop, self._fetch, count)
 
     def unregister(self) -> None:
         """
-        Listen no more, from any thread; what waits is discarded.
+        Stop receiving, from any thread; waiting messages are discarded.
 
-        Handlers that run go on to their end.
+        Handlers that are running continue to their end.
         """
         if self.is_registered:
             self.is_registered = False
-            self._leave(self)
+            self._on_unregister(self)
             if self._home is not None:
                 self._home.forget(self)
-            self._in_loop(self._end)
+            call_in(self.loop, self._end)
 
     def deliver(self, message: Message) -> None:
-        """Take a message that is this consumer's own, from any thread."""
+        """Receive a message that belongs to this consumer, from any thread."""
         if running() is self.loop:
-            self._arrive(message)
+            self._receive(message)
         elif self.loop.is_closed():
-            refuse(message)
-        elif not (self._crossing or self._cross()).put(message):
+            reply_discarded(message)
+        elif not (self._cross_thread or self._open_cross_thread()).put(message):
             self._discard(message)
 
     async def stop(self) -> None:
-        """Unregister, and cancel the handlers that run.  In its own loop."""
+        """Unregister, and cancel running handlers.  In its own loop."""
         self.unregister()
-        # Whoever calls this may be a handler, and goes on.
-        tasks = self._tasks - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # The caller may be a handler, which is not cancelled.
+        await cancel_all(self._tasks - {asyncio.current_task()})
 
     def __aiter__(self) -> Consumer:
         if self._handler is not None:
@@ -183,61 +196,46 @@ class Consumer:
             await asyncio.shield(self._arrival)
         return self._next()
 
-    def _in_loop(self, call: Callable[..., object], *args: Any) -> None:
-        if running() is self.loop:
-            call(*args)
-        else:
-            hand_over(self.loop, call, *args)
-
-    def _pause(self) -> None:
-        self._demand = 0
-
-    def _resume(self) -> None:
-        self._demand = None
-        self._catch_up()
+    def _set_demand(self, demand: int | None) -> None:
+        self._demand = demand
+        # Messages may have waited: begin as many runs as *concurrency* allows.
+        for _ in range(min(self._concurrency, len(self._waiting))):
+            self._schedule()
 
     def _fetch(self, count: int) -> None:
         if self._demand is not None:
-            self._demand += count
-            self._catch_up()
+            self._set_demand(self._demand + count)
 
-    def _arrive(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         if self._inbound.links:
-            self._inbound.run(message, lambda: self._take(message))
+            self._inbound.run(message, lambda: self._enqueue(message))
         else:
-            self._take(message)
+            self._enqueue(message)
 
-    def _take(self, message: Message) -> None:
+    def _enqueue(self, message: Message) -> None:
         if not self.is_registered:
-            refuse(message)
+            reply_discarded(message)
             return
-        if len(self._waiting) >= self._buffer and len(self._waiting) >= self._room:
+        if len(self._waiting) >= self._buffer and len(self._waiting) >= self._limit:
             self._discard(message)
             return
         self._waiting.append(message)
-        self._go_on()
+        self._schedule()
 
-    def _cross(self) -> Crossing[Message]:
-        with _foreign:
-            if self._crossing is None:
-                is_plain = not self._is_async and self._handler is not None
-                limit = self._backlog if is_plain else self._buffer
-                self._crossing = Crossing(self.loop, self._arrive, limit=limit)
-            return self._crossing
+    def _open_cross_thread(self) -> LoopCalls[Message]:
+        with _threads_lock:
+            if self._cross_thread is None:
+                self._cross_thread = LoopCalls(
+                    self.loop, self._receive, limit=self._backlog
+                )
+            return self._cross_thread
 
     @property
-    def _room(self) -> int:
-        """How many may wait: more where none waits longer than a turn of the loop."""
-        if self._is_async or self._handler is None or self._demand is not None:
-            return self._buffer
-        return self._backlog
+    def _limit(self) -> int:
+        """How many may wait: more where each waits at most one loop iteration."""
+        return self._backlog if self._demand is None else self._buffer
 
-    def _catch_up(self) -> None:
-        """Begin as many runs as there may be: messages have waited."""
-        for _ in range(min(self._concurrency, len(self._waiting))):
-            self._go_on()
-
-    def _go_on(self) -> None:
+    def _schedule(self) -> None:
         if not self._waiting or self._demand == 0:
             return
         if self._handler is None:
@@ -256,35 +254,35 @@ class Consumer:
                 task.add_done_callback(self._tasks.discard)
                 if self._home is not None:
                     self._home.keep(task)
-        elif not self._is_due:
-            self._is_due = True
-            self.loop.call_soon(self._turn, context=self._context)
+        elif not self._is_scheduled:
+            self._is_scheduled = True
+            self.loop.call_soon(self._run_batch, context=self._context)
 
-    def _turn(self) -> None:
-        """Call a plain function with what waits."""
-        for _ in range(_TURN):
+    def _run_batch(self) -> None:
+        """Call a plain function with waiting messages."""
+        for _ in range(_BATCH):
             if not self._waiting or self._demand == 0:
-                self._is_due = False
+                self._is_scheduled = False
                 return
             message = self._next()
             try:
                 self._handler(message)  # type: ignore[misc]
             except Exception as exc:
                 self._report(message, exc)
-        self.loop.call_soon(self._turn, context=self._context)
+        self.loop.call_soon(self._run_batch, context=self._context)
 
     async def _work(self) -> None:
-        """Run an async function on what waits, until nothing does."""
+        """Run an async function on waiting messages, until there are none."""
         count = 0
         try:
             while self._waiting and self._demand != 0:
                 await self._run(self._next())
                 count += 1
-                if count % _TURN == 0:
-                    # The handler may never have had to wait.
+                if count % _BATCH == 0:
+                    # The handler may never have yielded to the loop.
                     await asyncio.sleep(0)
         finally:
-            # In this very turn: a message that comes now must find a worker.
+            # In the same iteration: a message that arrives next must start a worker.
             self._workers -= 1
 
     async def _run(self, message: Message) -> None:
@@ -294,7 +292,7 @@ class Consumer:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Something that the handler awaited was cancelled, and not the handler.
+            # Something that the handler awaited was cancelled, not the handler.
             self._report(message, exc)
         except Exception as exc:
             self._report(message, exc)
@@ -317,30 +315,30 @@ class Consumer:
             message.reply(raised(self.address, exc))
 
     def _discard(self, message: Message) -> None:
-        with _foreign:
+        with _threads_lock:
             self.discarded += 1
-            is_news, self._is_full = not self._is_full, True
-        if is_news:
+            is_first, self._is_full = not self._is_full, True
+        if is_first:
             logger.warning(
                 "Discarding message as more than %d buffered in paused consumer. "
                 "address: %s",
-                self._room,
+                self._limit,
                 self.address,
             )
-        refuse(message)
+        reply_discarded(message)
         _call(self.on_discard, message)
 
     def _end(self) -> None:
         while self._waiting:
-            refuse(self._waiting.popleft())
+            reply_discarded(self._waiting.popleft())
         if self._arrival is not None:
             self._arrival.set_result(None)
             self._arrival = None
         _call(self.on_end)
 
 
-def refuse(message: Message) -> None:
-    """Tell who asked that nobody will see the request."""
+def reply_discarded(message: Message) -> None:
+    """Reply to a request that it was discarded."""
     if message.reply_address is not None:
         message.reply(discarded(message.reply_address, message.address))
 
@@ -351,9 +349,3 @@ def _call(hook: Callable[..., object] | None, *args: Any) -> None:
             hook(*args)
         except Exception:
             logger.exception("a consumer's hook failed")
-
-
-def _is_async(handler: Handler) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-        getattr(handler, "__call__", None)  # noqa: B004
-    )

@@ -1,11 +1,11 @@
-"""Headers of a message: names without regard to case, each with several values."""
+"""Headers of a message: case-insensitive names, each with one or more values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Union
 
-#: What a caller may give for headers; a name with several values has a list of them.
+#: Headers as a caller may pass them; a name with several values has a list of them.
 Given = Union["Headers", Mapping[str, str | Iterable[str]], Iterable[tuple[str, str]]]
 
 
@@ -21,18 +21,13 @@ class Headers:
     def __init__(self, given: Given = ()) -> None:
         #: The name in lower case → the name as it was written, and the values.
         self._values: dict[str, tuple[str, list[str]]] = {}
-        if isinstance(given, Headers):
-            self._values = {
-                key: (name, list(values))
-                for key, (name, values) in given._values.items()
-            }
-            return
-        for name, value in given.items() if isinstance(given, Mapping) else given:
+        pairs = given.items() if isinstance(given, Headers | Mapping) else given
+        for name, value in pairs:
             for each in (value,) if isinstance(value, str) else value:
                 self.add(name, each)
 
     def add(self, name: str, value: str) -> None:
-        """Add a value to those that *name* has."""
+        """Add a value to the values of *name*."""
         _check(name, value)
         self._values.setdefault(name.lower(), (name, []))[1].append(value)
 
@@ -57,7 +52,7 @@ class Headers:
         return [] if found is None else list(found[1])
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """Give each name and value; a name with several values comes several times."""
+        """Iterate over names and values; a name comes once per value."""
         for name, values in self._values.values():
             for value in values:
                 yield name, value
@@ -87,6 +82,6 @@ class Headers:
 
 def _check(name: object, value: object) -> None:
     if not isinstance(name, str) or not name:
-        raise TypeError(f"the name of a header is text, not {name!r}")
+        raise TypeError(f"the name of a header must be text, not {name!r}")
     if not isinstance(value, str):
-        raise TypeError(f"header {name} is text, not {value!r}")
+        raise TypeError(f"header {name} must be text, not {value!r}")

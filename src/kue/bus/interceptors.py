@@ -1,4 +1,4 @@
-"""Interceptors: functions that every message passes, on its way out or in."""
+"""Interceptors: functions called with every message, outbound or inbound."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Sends a message on; an interceptor that does not call it drops the message.
+#: Passes a message on; an interceptor that does not call it drops the message.
 Proceed = Callable[[], None]
 Interceptor = Callable[["Message", Proceed], None]
 
 
-class Chain:
+class InterceptorChain:
     """Interceptors in the order they were added."""
 
     __slots__ = ("links",)
 
     def __init__(self) -> None:
-        #: Looked at with each message: where there are none, they cost nothing.
+        #: Checked for each message: without interceptors they cost nothing.
         self.links: tuple[Interceptor, ...] = ()
 
     def add(self, interceptor: Interceptor) -> None:
         self.links = (*self.links, interceptor)
 
     def remove(self, interceptor: Interceptor) -> None:
-        """Take one out; messages that are under way still pass it."""
+        """Remove one; messages that are under way still pass through it."""
         links = list(self.links)
         if interceptor in links:
             links.remove(interceptor)
         self.links = tuple(links)
 
     def run(self, message: Message, then: Proceed) -> None:
-        """Lead *message* through all of them and, if none drops it, call *then*."""
+        """Pass *message* through all of them and, if none drops it, call *then*."""
         self._step(self.links, 0, message, then)
 
     def _step(

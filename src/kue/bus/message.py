@@ -1,51 +1,29 @@
-"""What travels on the bus."""
+"""Messages of the event bus, and replies to them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from kue.bus.failures import Failure, RequestFailed
+from kue.bus.errors import FailureKind, RequestFailed
 from kue.bus.headers import Headers
 
 if TYPE_CHECKING:
+    from kue.bus.bus import EventBus
     from kue.bus.codecs import Codec
     from kue.bus.headers import Given
 
-#: How long a request waits for its reply, unless it says otherwise, in seconds.
+#: How long a request waits for its reply by default, in seconds.
 DEFAULT_TIMEOUT = 30.0
 MAX_TIMEOUT = 86_400.0
-#: Letters of an address.
+#: Most characters of an address.
 MAX_ADDRESS = 1000
-
-
-class Carrier(Protocol):
-    """What a message needs of its bus in order to be answered."""
-
-    def answer(
-        self,
-        reply_address: str,
-        body: Any = None,
-        *,
-        headers: Given | None = None,
-        codec: str | None = None,
-    ) -> None: ...
-
-    async def request(
-        self,
-        address: str,
-        body: Any = None,
-        *,
-        timeout: float = DEFAULT_TIMEOUT,
-        headers: Given | None = None,
-        codec: str | None = None,
-    ) -> Message: ...
 
 
 class Message:
     """
-    A message on its way, or as one consumer got it.
+    A message that is being sent, or as one consumer received it.
 
-    Each consumer has its own, with a body and headers that nobody else sees.
+    Each consumer has its own copy of body and headers.
     """
 
     __slots__ = (
@@ -60,7 +38,7 @@ class Message:
 
     def __init__(
         self,
-        bus: Carrier,
+        bus: EventBus,
         address: str,
         body: Any,
         codec: Codec,
@@ -74,11 +52,11 @@ class Message:
         #: Where it was sent to.
         self.address = address
         self.body = body
-        #: What copies the body, and writes it for other nodes.
+        #: Copies the body, and encodes it for other nodes.
         self.codec = codec
-        #: Where a reply is awaited, if one is.
+        #: The address for a reply, if one is expected.
         self.reply_address = reply_address
-        #: Whether it is for one consumer; else it was published, for all.
+        #: Whether it is for one consumer; else it was published to all.
         self.is_send = is_send
 
     @property
@@ -98,7 +76,7 @@ class Message:
         headers: Given | None = None,
         codec: str | None = None,
     ) -> None:
-        """Answer a request.  Without one, or when it is answered, nothing happens."""
+        """Reply to a request.  Does nothing without one, or if it was answered."""
         if self.reply_address is not None:
             self._bus.answer(self.reply_address, body, headers=headers, codec=codec)
 
@@ -111,29 +89,29 @@ class Message:
         codec: str | None = None,
     ) -> Message:
         """
-        Answer a request and wait for the answer to the answer.
+        Reply to a request and wait for a reply to that.
 
         Raises:
             RequestFailed: None came.
-            ValueError: This message awaits no reply.
+            ValueError: This message expects no reply.
         """
         if self.reply_address is None:
-            raise ValueError(f"the message to {self.address} awaits no reply")
+            raise ValueError(f"the message to {self.address} expects no reply")
         return await self._bus.request(
             self.reply_address, body, timeout=timeout, headers=headers, codec=codec
         )
 
     def fail(self, code: int, text: str) -> None:
-        """Answer a request with a failure; who asked gets a RECIPIENT_FAILURE."""
-        self.reply(RequestFailed(text, code=code, kind=Failure.RECIPIENT_FAILURE))
+        """Reply with a failure; the requester gets a RECIPIENT_FAILURE."""
+        self.reply(RequestFailed(text, code=code, kind=FailureKind.RECIPIENT_FAILURE))
 
     def own(self) -> Message:
-        """Make this its one recipient's: the sender keeps the body it gave."""
+        """Copy the body for the only recipient: the sender keeps the original."""
         self.body = self.codec.copy(self.body)
         return self
 
     def copy(self) -> Message:
-        """Return one that shares nothing with this."""
+        """Return a message that shares nothing with this one."""
         headers = self._headers
         return Message(
             self._bus,

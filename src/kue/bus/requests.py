@@ -1,16 +1,17 @@
-"""Requests that wait for their reply."""
+"""Pending requests: replies, failures and timeouts."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kue.bus.failures import RequestFailed, closed, node_lost, timed_out
-from kue.bus.loops import hand_over, running
+from kue.aio.loop_calls import call_in
+from kue.bus.errors import FailureKind, RequestFailed, node_lost, timed_out
 
 if TYPE_CHECKING:
-    from kue.bus.interceptors import Chain
+    from kue.bus.interceptors import InterceptorChain
     from kue.bus.message import Message
 
 PREFIX = "__vertx.reply."
@@ -18,55 +19,36 @@ PREFIX = "__vertx.reply."
 _MAX_QUEUES = 64
 
 
-class Pending:
-    """One request.  It is settled in the loop that waits, whoever answers."""
+@dataclass(slots=True, eq=False)
+class PendingRequest:
+    """One request.  It is settled in the loop that waits, from any thread."""
 
-    __slots__ = (
-        "_inbound",
-        "address",
-        "deadline",
-        "future",
-        "loop",
-        "node",
-        "queue",
-        "reply_address",
-    )
-
-    def __init__(
-        self, address: str, reply_address: str, inbound: Chain, queue: Queue
-    ) -> None:
-        self._inbound = inbound
-        self.address = address
-        self.reply_address = reply_address
-        #: The node that was asked, when it is another.
-        self.node = ""
-        self.queue = queue
-        self.loop = loop = queue.loop
-        self.deadline = loop.time() + queue.timeout
-        self.future: asyncio.Future[Message] = loop.create_future()
+    address: str
+    reply_address: str
+    inbound: InterceptorChain
+    queue: RequestTimeouts
+    #: By the clock of the loop.
+    deadline: float
+    future: asyncio.Future[Message]
+    #: The node it was sent to, when that is another.
+    node: str = ""
 
     @property
     def waited(self) -> float:
-        """For how many seconds it has waited."""
-        return self.loop.time() - self.deadline + self.queue.timeout
+        """How many seconds it has waited."""
+        return self.queue.loop.time() - self.deadline + self.queue.timeout
 
     def answer(self, message: Message) -> None:
         """Hand over the reply, from any thread."""
-        if running() is self.loop:
-            self._take(message)
-        else:
-            hand_over(self.loop, self._take, message)
+        call_in(self.queue.loop, self._take, message)
 
     def fail(self, failure: RequestFailed) -> None:
-        """Hand over why there will be none, from any thread."""
-        if running() is self.loop:
-            self._fail(failure)
-        else:
-            hand_over(self.loop, self._fail, failure)
+        """Hand over the failure, from any thread."""
+        call_in(self.queue.loop, self._fail, failure)
 
     def _take(self, message: Message) -> None:
-        if self._inbound.links:
-            self._inbound.run(message, lambda: self._settle(message))
+        if self.inbound.links:
+            self.inbound.run(message, lambda: self._settle(message))
         else:
             self._settle(message)
 
@@ -82,132 +64,116 @@ class Pending:
             self.future.set_exception(failure)
 
 
-class Queue:
+@dataclass(slots=True, eq=False)
+class RequestTimeouts:
     """
     The requests of one loop that wait equally long, the oldest first.
 
-    They share one timer: one for each was a seventh of what a request costs.
+    They share one timer: a timer per request was a seventh of the cost of a request.
     """
 
-    __slots__ = ("_pending", "_timer", "is_shared", "loop", "timeout")
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, timeout: float, *, is_shared: bool
-    ) -> None:
-        self.loop = loop
-        self.timeout = timeout
-        #: Whether others will wait here; else it ends with its one request.
-        self.is_shared = is_shared
-        self._pending: dict[Pending, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
+    loop: asyncio.AbstractEventLoop
+    timeout: float
+    #: Whether other requests share it; else it ends with its only request.
+    is_shared: bool = True
+    _pending: dict[PendingRequest, None] = field(default_factory=dict)
+    _timer: asyncio.TimerHandle | None = None
 
     @property
     def is_idle(self) -> bool:
         return self._timer is None or self.loop.is_closed()
 
-    def add(self, pending: Pending) -> None:
+    def add(self, pending: PendingRequest) -> None:
         self._pending[pending] = None
         if self._timer is None:
-            self._timer = self.loop.call_at(pending.deadline, self._pass)
+            self._timer = self.loop.call_at(pending.deadline, self._expire)
 
-    def remove(self, pending: Pending) -> None:
+    def remove(self, pending: PendingRequest) -> None:
         self._pending.pop(pending, None)
+        if not self.is_shared:
+            self.stop()
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _pass(self) -> None:
-        """Fail those whose time is over, and wait for the next."""
+    def _expire(self) -> None:
+        """Fail the requests whose deadline has passed, and wait for the next."""
         self._timer = None
         now = self.loop.time()
-        over: list[Pending] = []
+        expired: list[PendingRequest] = []
         for pending in self._pending:
             if pending.deadline > now:
-                self._timer = self.loop.call_at(pending.deadline, self._pass)
+                self._timer = self.loop.call_at(pending.deadline, self._expire)
                 break
-            over.append(pending)
-        for pending in over:
+            expired.append(pending)
+        for pending in expired:
             del self._pending[pending]
             pending.fail(
                 timed_out(self.timeout, pending.reply_address, pending.address)
             )
 
 
-class Requests:
-    """All requests of one bus that wait, by reply address."""
+class PendingRequests(dict[str, PendingRequest]):
+    """All pending requests of one bus, by reply address."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, Pending] = {}
-        self._queues: dict[tuple[asyncio.AbstractEventLoop, float], Queue] = {}
+        super().__init__()
+        #: By loop and timeout.
+        self._queues: dict[tuple[object, float], RequestTimeouts] = {}
         self._numbers = itertools.count(1)
         self._prefix = PREFIX
 
-    def belong_to(self, node: str) -> None:
-        """Have reply addresses name the node that waits at them."""
+    def use_node(self, node: str) -> None:
+        """Put the name of this node into reply addresses."""
         self._prefix = f"{PREFIX}{node}."
 
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def open(self, address: str, timeout: float, inbound: Chain) -> Pending:
+    def open(
+        self, address: str, timeout: float, inbound: InterceptorChain
+    ) -> PendingRequest:
         reply_address = f"{self._prefix}{next(self._numbers)}"
         loop = asyncio.get_running_loop()
         queue = self._queues.get((loop, timeout))
         if queue is None:
             queue = self._new_queue(loop, timeout)
-        pending = Pending(address, reply_address, inbound, queue)
+        pending = PendingRequest(
+            address,
+            reply_address,
+            inbound,
+            queue,
+            deadline=loop.time() + timeout,
+            future=loop.create_future(),
+        )
         queue.add(pending)
-        self._pending[reply_address] = pending
+        self[reply_address] = pending
         return pending
 
-    def close(self, pending: Pending) -> None:
+    def close(self, pending: PendingRequest) -> None:
         """Forget a request, answered or not."""
-        queue = pending.queue
-        queue.remove(pending)
-        if not queue.is_shared:
-            queue.stop()
-        self._pending.pop(pending.reply_address, None)
+        pending.queue.remove(pending)
+        self.pop(pending.reply_address, None)
 
-    def find(self, reply_address: str) -> Pending | None:
-        return self._pending.get(reply_address)
-
-    def take(self, reply_address: str) -> Pending | None:
-        """Return the request that waits there, which no second reply will find."""
-        return self._pending.pop(reply_address, None)
-
-    def lose(self, node: str) -> None:
-        """Fail what waits for a node that is gone."""
-        for pending in list(self._pending.values()):
+    def node_left(self, node: str) -> None:
+        """Fail the requests that wait for a node that is gone."""
+        for pending in list(self.values()):
             if pending.node == node:
                 pending.fail(node_lost(node, pending.reply_address, pending.address))
 
     def end(self) -> None:
-        """Fail all there are."""
-        for pending in list(self._pending.values()):
-            pending.fail(closed())
-        here = running()
+        """Fail all requests."""
+        for pending in list(self.values()):
+            pending.fail(RequestFailed("The bus was closed", kind=FailureKind.ERROR))
         for queue in list(self._queues.values()):
-            if queue.loop is here:
-                queue.stop()
-            else:
-                hand_over(queue.loop, queue.stop)
+            call_in(queue.loop, queue.stop)
 
-    def _new_queue(self, loop: asyncio.AbstractEventLoop, timeout: float) -> Queue:
-        # Whoever gives another timeout each time must not leave a queue behind each.
+    def _new_queue(
+        self, loop: asyncio.AbstractEventLoop, timeout: float
+    ) -> RequestTimeouts:
+        # A caller with ever new timeouts must not leave a queue behind for each.
         if len(self._queues) >= _MAX_QUEUES:
             for key, queue in list(self._queues.items()):
                 if queue.is_idle:
                     del self._queues[key]
         if len(self._queues) >= _MAX_QUEUES:
-            return Queue(loop, timeout, is_shared=False)
-        queue = self._queues[loop, timeout] = Queue(loop, timeout, is_shared=True)
-        return queue
-
-
-def node_of(reply_address: str) -> str:
-    """Return the node that waits at a reply address; empty if it names none."""
-    if not reply_address.startswith(PREFIX):
-        return ""
-    node, _, _ = reply_address[len(PREFIX) :].rpartition(".")
-    return node
+            return RequestTimeouts(loop, timeout, is_shared=False)
+        return self._queues.setdefault((loop, timeout), RequestTimeouts(loop, timeout))

@@ -1,8 +1,8 @@
 """
-A few of the messages that a bus sends, for someone who looks.
+Samples of the messages that a bus sends, for inspection.
 
-A `Sampler` is an interceptor: it is there while someone looks, and messages cost
-nothing more when nobody does.  What it keeps is small, however large the message is.
+A `MessageSampler` is an interceptor: it is installed only during an inspection, so
+that messages cost nothing more otherwise.  A sample is small even of a large message.
 """
 
 from __future__ import annotations
@@ -10,63 +10,59 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kue.bus.codecs import ClassCodec
-from kue.bus.facts import Sample
-from kue.bus.failures import RequestFailed
+from kue.bus.errors import RequestFailed
 from kue.bus.requests import PREFIX
+from kue.bus.stats import MessageSample
 
 if TYPE_CHECKING:
-    from kue.bus.facts import MessageKind
     from kue.bus.interceptors import Proceed
     from kue.bus.message import Message
+    from kue.bus.stats import MessageKind
 
-#: Messages between two calls of `Sampler.take`.
+#: Messages between two calls of `MessageSampler.take`.
 MAX_TAKEN = 5
 #: Characters of a text, items of a list or an object, and levels that are kept.
 MAX_TEXT, MAX_ITEMS, MAX_LEVELS = 1_000, 30, 6
 #: Values that are kept of one body.
 MAX_VALUES = 200
 MAX_HEADERS = 30
-#: A body that took long to look at is followed by a rest so many times as long.
-_REST = 20
+#: After a sample, pause for so many times as long as it took.
+_PAUSE_FACTOR = 20
 
 
-class Sampler:
-    """Keeps up to `MAX_TAKEN` messages until they are taken; others pass unseen."""
+class MessageSampler:
+    """Keeps up to `MAX_TAKEN` messages until they are taken; others are not sampled."""
 
     def __init__(self, node: str) -> None:
         self._node = node
-        self._taken: list[Sample] = []
-        self._rests_until = 0.0
+        self._taken: list[MessageSample] = []
+        self._paused_until = 0.0
 
     def __call__(self, message: Message, proceed: Proceed) -> None:
         if len(self._taken) < MAX_TAKEN:
             began = time.monotonic()
-            if began >= self._rests_until:
-                self._keep(message)
+            if began >= self._paused_until:
+                # One that cannot be shown, maybe by a user's codec, is sent anyway.
+                with suppress(Exception):
+                    self._taken.append(sample(message, self._node))
                 spent = time.monotonic() - began
-                self._rests_until = began + spent * _REST
+                self._paused_until = began + spent * _PAUSE_FACTOR
         proceed()
 
-    def take(self) -> list[Sample]:
-        """Return what was kept, and begin anew."""
+    def take(self) -> list[MessageSample]:
+        """Return the samples, and start over."""
         taken, self._taken = self._taken, []
         return taken
 
-    def _keep(self, message: Message) -> None:
-        try:
-            self._taken.append(sample(message, self._node))
-        except Exception:
-            # Whatever cannot be shown, maybe by a user's codec, is sent all the same.
-            return
 
-
-def sample(message: Message, node: str = "") -> Sample:
-    """Return what can be shown of a message."""
+def sample(message: Message, node: str = "") -> MessageSample:
+    """Return a sample of a message."""
     names = list(message.headers) if message.has_headers else []
     body = message.body
     encoded = message.codec.encode(body)
@@ -76,9 +72,9 @@ def sample(message: Message, node: str = "") -> Sample:
         body = msgspec.json.decode(encoded)
     elif message.codec.name != "json":
         body = None
-    cut = Cut()
+    cut = JsonTruncation()
     shown = cut.value(body)
-    return Sample(
+    return MessageSample(
         at=time.time_ns() // 1_000_000,
         node=node,
         address=message.address,
@@ -91,8 +87,8 @@ def sample(message: Message, node: str = "") -> Sample:
     )
 
 
-class Cut:
-    """Makes JSON small: its form stays, so that keys can be told from values."""
+class JsonTruncation:
+    """Truncates JSON; keys and values stay distinguishable."""
 
     def __init__(self) -> None:
         self.is_cut = False
@@ -128,7 +124,7 @@ class Cut:
 
 
 def kind_of(message: Message) -> MessageKind:
-    """Return how a message is meant."""
+    """Return whether it is a send, publish, request or reply."""
     if message.address.startswith(PREFIX):
         return "reply"
     if not message.is_send:

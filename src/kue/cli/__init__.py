@@ -1,4 +1,4 @@
-"""The command line: thin doors to a queue."""
+"""The command line: the group ``kue``, its commands and exit codes."""
 
 from __future__ import annotations
 
@@ -8,32 +8,31 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kue.cli.reach import url_option, was_given
-from kue.cli.terminal import (
+from kue.cli.context import URL_KEY, url_option
+from kue.cli.output.console import (
     DONE,
     EXIT_CODES,
     INTERRUPTED,
     MISUSED,
-    REFUSED,
-    UNAVAILABLE,
-    say,
+    exit_code_of,
+    print_message,
 )
-from kue.errors import ConfigError, KueError, StoreUnavailable
+from kue.model.errors import KueError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
 
-#: Each is in the module of its name.
+#: Each is in the module of the same name.
 COMMANDS = (
     *("bench", "bus", "completion", "dashboard", "demo", "doctor", "failed", "job"),
     *("queue", "token", "up", "user", "worker", "workers"),
 )
 
 
-class Commands(click.Group):
-    """Imports a command when it is asked for: a process runs only one of them."""
+class CommandGroup(click.Group):
+    """Imports a command on demand: a process runs only one of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -41,13 +40,13 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"{__name__}.{cmd_name}")
+        module = import_module(f"{__name__}.commands.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
 
 
 @click.group(
-    cls=Commands,
+    cls=CommandGroup,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EXIT_CODES,
@@ -64,7 +63,7 @@ def group(context: click.Context) -> None:
     \b
       kue demo
 
-    Add a job and see what becomes of it:
+    Add a job and look at it:
 
     \b
       kue job add email '{"to": "ann"}'
@@ -75,7 +74,7 @@ def group(context: click.Context) -> None:
     file kue.db in this folder.
 
     \b
-      sqlite:///kue.db             a file beside you
+      sqlite:///kue.db             a file in this folder
       redis://localhost:6379/0     a Redis server
     """
     _check_url_is_used(context)
@@ -84,10 +83,10 @@ def group(context: click.Context) -> None:
 
 
 def _check_url_is_used(context: click.Context) -> None:
-    """Refuse a --url before a command that finds its queue in another way."""
+    """Reject a --url before a command that does not use it."""
     name = context.invoked_subcommand
     found = group.get_command(context, name or "")
-    if found is None or not was_given(context):
+    if found is None or context.meta.get(URL_KEY) is None:
         return
     if not any(param.name == "url_option" for param in found.params):
         raise click.UsageError(
@@ -106,22 +105,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = group.main(arguments, prog_name="kue", standalone_mode=False)
     except click.ClickException as exc:
-        say(f"{exc.format_message()} ({_command_of(exc)} --help shows how)")
+        context = exc.ctx if isinstance(exc, click.UsageError) else None
+        command = context.command_path if context is not None else "kue"
+        print_message(f"{exc.format_message()} ({command} --help shows how)")
         return MISUSED
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except KueError as exc:
-        say(str(exc))
-        return _code_of(exc)
+        print_message(str(exc))
+        return exit_code_of(exc)
     return code if isinstance(code, int) else DONE
-
-
-def _command_of(exc: click.ClickException) -> str:
-    context = exc.ctx if isinstance(exc, click.UsageError) else None
-    return context.command_path if context is not None else "kue"
-
-
-def _code_of(exc: KueError) -> int:
-    if isinstance(exc, StoreUnavailable):
-        return UNAVAILABLE
-    return MISUSED if isinstance(exc, ConfigError) else REFUSED

@@ -1,4 +1,4 @@
-"""The audit log of changes that are made on the command line."""
+"""Audit log entries for changes made on the command line."""
 
 from __future__ import annotations
 
@@ -11,52 +11,49 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from kue.cli.terminal import DONE, say
-from kue.credentials import mask_credentials
-from kue.errors import StoreError
-from kue.store.values import Act
+from kue.cli.output.console import DONE, print_message
+from kue.model.credential_masking import mask_credentials
+from kue.model.errors import StoreError
+from kue.store.values import AuditEntry
 
 if TYPE_CHECKING:
-    from kue.store.base import Store
+    from kue.store.contract import Store
 
 MAX_TARGET, MAX_DETAIL = 200, 500
-#: Parameters that are not written down: payloads, and how an answer is shown.
+#: Parameters that are not recorded: payloads, and output options.
 LEFT_OUT = frozenset({"data", "as_json", "yes"})
 _UNCHANGED = "kue.unchanged"
 
 
 def unchanged() -> None:
-    """Tell that the command that runs only looked, this time."""
+    """Record that the current command has not changed anything."""
     click.get_current_context().meta[_UNCHANGED] = True
 
 
 async def note_command(store: Store, code: int | None) -> None:
-    """
-    Write down what the command that ran changed, and that it ended with *code*.
-
-    What is wrong with the store is said, and takes nothing from what was done.
-    """
+    """Write an audit entry for the current command, which ended with *code*."""
     context = click.get_current_context()
     if context.meta.get(_UNCHANGED):
         return
     is_done = code is None or code == DONE
-    act = Act(
+    _, *names = context.command_path.split()
+    entry = AuditEntry(
         who=f"cli:{login()}",
-        what=_command(context),
+        what=".".join(names),
         target=_target(context)[:MAX_TARGET],
-        # Some of many may have been done.
+        # Part of the command may have been done.
         status=HTTPStatus.OK if is_done else HTTPStatus.CONFLICT,
         address=socket.gethostname(),
         detail=_detail(context)[:MAX_DETAIL],
     )
     try:
-        await store.note(act)
+        await store.note(entry)
     except StoreError as exc:
-        say(f"{act.what} is not in the audit log: {exc}")
+        print_message(f"{entry.what} is not in the audit log: {exc}")
 
 
 def login() -> str:
-    """Return who gives the command: not what the environment says, which is theirs."""
+    """Return the login name, not from the environment, which the user controls."""
     uid = os.getuid()
     try:
         return pwd.getpwuid(uid).pw_name
@@ -65,24 +62,11 @@ def login() -> str:
         return str(uid)
 
 
-def _command(context: click.Context) -> str:
-    """Return the words of the command but the first: ``queue.pause``."""
-    names = []
-    one: click.Context | None = context
-    while one is not None and one.parent is not None:
-        names.append(one.info_name or "")
-        one = one.parent
-    return ".".join(reversed(names))
-
-
 def _target(context: click.Context) -> str:
-    """Return the arguments: what it was done to."""
-    values = _given(context, click.Argument).values()
-    texts = [
-        str(one)
-        for value in values
-        for one in (value if isinstance(value, tuple) else (value,))
-    ]
+    """Return the arguments of the command, as text."""
+    texts: list[str] = []
+    for value in _given(context, click.Argument).values():
+        texts += map(str, value if isinstance(value, tuple) else (value,))
     return mask_credentials(" ".join(texts))
 
 
@@ -98,15 +82,10 @@ def _detail(context: click.Context) -> str:
 
 def _given(context: click.Context, kind: type[click.Parameter]) -> dict[str, Any]:
     """Return the parameters of *kind* that were given, by name."""
-    found = {
-        param.name: context.params.get(param.name or "")
-        for param in context.command.params
-        if isinstance(param, kind)
-    }
+    names = [p.name for p in context.command.params if p.name and isinstance(p, kind)]
+    found = {name: context.params.get(name) for name in names if name not in LEFT_OUT}
     return {
         name: value
         for name, value in found.items()
-        if name is not None
-        and name not in LEFT_OUT
-        and value not in (None, False, "", ())
+        if value not in (None, False, "", ())
     }

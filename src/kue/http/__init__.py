@@ -1,9 +1,17 @@
-"""Kue over HTTP: an API and a dashboard, as an ASGI application."""
+"""HTTP API and dashboard of a queue, as an ASGI application."""
 
-from kue.http.access import Role, Scope, User
 from kue.http.app import create_app
-from kue.http.login import Accounts
-from kue.http.prefix import Under
-from kue.http.redaction import Redaction
+from kue.http.auth.access import Role, Scope, User
+from kue.http.auth.session_guard import AccountGuard
+from kue.http.framework.path_prefix import PathPrefix
+from kue.http.security.redaction import Redaction
 
-__all__ = ["Accounts", "Redaction", "Role", "Scope", "Under", "User", "create_app"]
+__all__ = [
+    "AccountGuard",
+    "PathPrefix",
+    "Redaction",
+    "Role",
+    "Scope",
+    "User",
+    "create_app",
+]

@@ -1,4 +1,4 @@
-"""The HTTP side of a queue as one ASGI application."""
+"""The ASGI application: API, dashboard and compatible APIs of a queue."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Mount, Route
 
 from kue import __version__
-from kue.http.access import Anyone, Scope, guard_of
-from kue.http.ancestors import kue_json, vertx_kue
-from kue.http.api import Api, problem_of
+from kue.http.auth.access import Anyone, Scope, guard_of
+from kue.http.auth.session_guard import LocalAccountGuard
+from kue.http.auth.startup_token import (
+    PARAMETER,
+    VARIABLE,
+    LocalhostGuard,
+    StartupToken,
+)
+from kue.http.compat import automattic_kue, vertx_kue
 from kue.http.dashboard import routes as dashboard
-from kue.http.gate import ROOT, Gate, Hosts
-from kue.http.headers import SafeHeaders
-from kue.http.live import Live
-from kue.http.login import LocalAccounts
-from kue.http.node import Node
-from kue.http.open_mode import PARAMETER, VARIABLE, StartupToken, ThisMachine
-from kue.http.openapi import BASE, located, openapi
-from kue.http.problem import Refused
-from kue.http.redaction import Redaction
-from kue.http.rules import Badge, Rules
-from kue.http.samples import Samples
-from kue.http.v1 import SECTIONS, events, metrics
+from kue.http.framework.api import Api, problem_of
+from kue.http.framework.openapi import BASE, located, openapi
+from kue.http.framework.problem import Refused
+from kue.http.options import AppOptions, EnvironmentBadge
+from kue.http.security.csrf import ROOT, AllowedHosts, CsrfProtection
+from kue.http.security.headers import SecurityHeaders
+from kue.http.security.redaction import Redaction
+from kue.http.streaming.broadcast import EventBroadcast
+from kue.http.streaming.bus_node import ServerBusNode
+from kue.http.streaming.bus_samples import BusSamples
+from kue.http.v1 import SECTIONS, bulk_actions, events, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,75 +46,82 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import Scope as ASGIScope
 
-    from kue.http.access import Guard, Question
-    from kue.queue import Kue
+    from kue.client.queue import Kue
+    from kue.http.auth.access import Guard, GuardCallback, User
 
 logger = logging.getLogger(__name__)
 
-#: Below this, packing an answer costs more than sending it.
+#: Smaller responses are not compressed: that would cost more than it saves.
 GZIP_BYTES = 1024
 
 
 def create_app(
     q: Kue,
     *,
-    guard: Guard | Question | None = None,
+    guard: Guard | GuardCallback | None = None,
     read_only: bool = False,
     hosts: Iterable[str] | None = None,
     badge: str = "",
     redact: Redaction | Iterable[str] = (),
-    live: Live | None = None,
+    live: EventBroadcast | None = None,
 ) -> Starlette:
     """
-    Return API and dashboard of *q*, to be served alone or mounted under any prefix.
+    Return the API and dashboard of *q*, to serve alone or mount under any prefix.
 
-    The queue stays the caller's, who closes it after the streams: ``app.state.live``.
+    The caller closes the queue, after the event streams: ``app.state.live``.
 
     Args:
-        guard: Tells who asks: `Accounts`, or a function of one's own, plain or async,
-            that takes the request and returns a `User` or None.  Left out, only this
-            machine is let in, with the start-up token: ``KUE_DASHBOARD_TOKEN``, or a
+        guard: Identifies the user: an `AccountGuard`, or a plain or async function
+            that takes the request and returns a `User` or None.  By default only this
+            machine has access, with the start-up token: ``KUE_DASHBOARD_TOKEN``, or a
             random one that is logged.  ``app.state.open_path`` is the path with it.
-        read_only: Refuse every change but logging in and out.
-        hosts: Names that the server answers to besides those of loopback; ``*`` is any.
-            Left out, only loopback is meant while there is no guard and the app is
-            served alone; under a prefix it is the outer application's business.
+        read_only: Refuse every change except logging in and out.
+        hosts: Host names of the server in addition to those of loopback; ``*`` allows
+            any.  By default only loopback is allowed if there is no guard and the app
+            is served alone; under a prefix the outer application decides.
         badge: Which environment this is, such as "production".
-        redact: Names of keys whose values are hidden besides the usual ones, or a
-            `Redaction`.
+        redact: Names of keys whose values are hidden in addition to the usual ones, or
+            a `Redaction`.
     """
-    rules = Rules(
+    options = AppOptions(
         read_only=read_only,
-        badge=Badge.of(badge),
+        badge=EnvironmentBadge.of(badge),
         redaction=redact if isinstance(redact, Redaction) else Redaction(redact),
     )
-    known = ThisMachine() if guard is None else guard_of(guard)
-    startup = known.startup if isinstance(known, ThisMachine | LocalAccounts) else None
-    live = live or Live(q, redaction=rules.redaction)
+    app_guard = LocalhostGuard() if guard is None else guard_of(guard)
+    startup = (
+        app_guard.startup
+        if isinstance(app_guard, LocalhostGuard | LocalAccountGuard)
+        else None
+    )
+    live = live or EventBroadcast(q, redaction=options.redaction)
     app = Starlette(
         routes=[
-            Mount(BASE, routes=_native(q, known, rules, live)),
-            Mount("/kue", routes=kue_json.routes(q, known, rules)),
-            Mount("/vertx-kue", routes=vertx_kue.routes(q, known, rules)),
-            ScrapeRoute(q, Api(q, known, rules)),
+            Mount(BASE, routes=_native(q, app_guard, options, live)),
+            Mount("/kue", routes=automattic_kue.routes(q, app_guard, options)),
+            Mount("/vertx-kue", routes=vertx_kue.routes(q, app_guard, options)),
+            ScrapeRoute(q, Api(q, app_guard, options)),
             *dashboard(startup),
         ],
         middleware=[
-            Middleware(SafeHeaders),
+            Middleware(SecurityHeaders),
             Middleware(
-                Gate,
-                hosts=Hosts(hosts, is_open=isinstance(known, Anyone | ThisMachine)),
+                CsrfProtection,
+                hosts=AllowedHosts(
+                    hosts, is_open=isinstance(app_guard, Anyone | LocalhostGuard)
+                ),
             ),
             Middleware(GZipMiddleware, minimum_size=GZIP_BYTES),
         ],
         exception_handlers={HTTPException: _no_route, Exception: _fault},
     )
     app.state.live = live
-    app.state.node = Node(q.settings)
-    app.state.samples = Samples(q.settings, rules.redaction)
-    if isinstance(known, ThisMachine):
-        app.state.open_path = f"/{known.startup.query}"
-        _announce(known.startup)
+    app.state.node = ServerBusNode(q.settings)
+    app.state.samples = BusSamples(q.settings, options.redaction)
+    app.state.bulk_tasks = bulk_actions.BulkTasks()
+    if isinstance(app_guard, LocalhostGuard):
+        app.state.open_path = f"/{app_guard.startup.query}"
+        _announce(app_guard.startup)
     live.closing += [app.state.node.close, app.state.samples.close]
     return app
 
@@ -118,14 +130,14 @@ class ScrapeRoute(Route):
     """
     ``/metrics``, where Prometheus looks by default.
 
-    The dashboard has a page there; browsers that ask for one get that.
+    Browsers, which accept HTML, get the dashboard's page of the same path.
     """
 
     def __init__(self, q: Kue, api: Api) -> None:
-        async def show(request: Request) -> Response:
+        async def show(request: Request, user: User) -> Response:
             return await metrics.exposition(q)
 
-        super().__init__("/metrics", api.guarded(Scope.READ, show), methods=["GET"])
+        super().__init__("/metrics", api.guarded(show, Scope.READ), methods=["GET"])
 
     def matches(self, scope: ASGIScope) -> tuple[Match, ASGIScope]:
         is_page = scope["type"] == "http" and "text/html" in Headers(scope=scope).get(
@@ -135,23 +147,25 @@ class ScrapeRoute(Route):
 
 
 def _announce(startup: StartupToken) -> None:
-    """Log how to get in: a warning, which is seen without any set-up of logging."""
+    """Log how to get access: as a warning, which is shown without any logging setup."""
     shown = f"?{PARAMETER}=${VARIABLE}" if startup.is_given else startup.query
     logger.warning(
-        "the dashboard has no guard: only this machine gets in, with the token; add %s "
-        "to its address, or pass guard= to create_app()",
+        "the dashboard has no guard: access is limited to this machine and needs the "
+        "token; add %s to the address, or pass guard= to create_app()",
         shown,
     )
 
 
-def _native(q: Kue, guard: Guard, rules: Rules, live: Live) -> list[BaseRoute]:
-    api = Api(q, guard, rules)
+def _native(
+    q: Kue, guard: Guard, options: AppOptions, live: EventBroadcast
+) -> list[BaseRoute]:
+    api = Api(q, guard, options)
 
-    async def show_document(request: Request) -> Response:
+    async def show_document(request: Request, user: User) -> Response:
         return JSONResponse(located(_document(), request.scope.get(ROOT, "")))
 
     return [
-        Route("/openapi.json", api.guarded(Scope.READ, show_document)),
+        Route("/openapi.json", api.guarded(show_document, Scope.READ)),
         *api.routes(SECTIONS),
         *events.routes(guard, live),
     ]

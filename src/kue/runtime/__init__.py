@@ -1,5 +1,5 @@
 """
-The runtime: verticles on event loops and worker threads.
+The runtime of verticles, on event loops and worker threads.
 
     class Greeter(Verticle):
         async def start(self) -> None:
@@ -14,16 +14,16 @@ The runtime: verticles on event loops and worker threads.
 It knows nothing of jobs.
 """
 
+from kue.runtime.blocked_monitor import MonitorLimits
 from kue.runtime.context import Context, current_context
-from kue.runtime.deploying import Deployment
+from kue.runtime.deployment import Deployment
 from kue.runtime.errors import (
     AlreadyUndeployed,
     LockTimedOut,
     RuntimeClosed,
     UnknownDeployment,
 )
-from kue.runtime.executor import WorkerExecutor
-from kue.runtime.ha import HA
+from kue.runtime.failover import HA
 from kue.runtime.runtime import Runtime
 from kue.runtime.shared import (
     AsyncMap,
@@ -36,7 +36,7 @@ from kue.runtime.shared import (
     SharedData,
 )
 from kue.runtime.verticle import Verticle
-from kue.runtime.watch import Limits
+from kue.runtime.worker_context import WorkerExecutor
 
 __all__ = [
     "HA",
@@ -45,11 +45,11 @@ __all__ = [
     "Context",
     "Counter",
     "Deployment",
-    "Limits",
     "LocalMap",
     "LocalShared",
     "Lock",
     "LockTimedOut",
+    "MonitorLimits",
     "Runtime",
     "RuntimeClosed",
     "Shareable",

@@ -1,5 +1,5 @@
 """
-What the runtime raises on purpose, besides `ValueError` and `TypeError`.
+Errors of the runtime, in addition to `ValueError` and `TypeError`.
 
 * KueError
   + RuntimeClosed         the runtime, or the context, is closed or was never opened
@@ -10,7 +10,7 @@ What the runtime raises on purpose, besides `ValueError` and `TypeError`.
 
 from __future__ import annotations
 
-from kue.errors import KueError
+from kue.model.errors import KueError
 
 
 class RuntimeClosed(KueError):
@@ -26,7 +26,7 @@ class UnknownDeployment(KueError):
 
 
 class AlreadyUndeployed(KueError):
-    """The verticle is being undeployed, or was meanwhile."""
+    """The verticle is being or was undeployed."""
 
     def __init__(self, deployment_id: str) -> None:
         super().__init__(f"Already undeployed: {deployment_id!r}")

@@ -1,4 +1,4 @@
-"""Timers: handlers that are called later, once or again and again."""
+"""Timers: handlers that are called later, once or periodically."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kue.duration import Duration, milliseconds
-from kue.runtime.context import runs_here
+from kue.aio.loop_calls import running
+from kue.model.duration import Duration, milliseconds
 from kue.runtime.errors import RuntimeClosed
 
 if TYPE_CHECKING:
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
     from kue.runtime.context import Context
 
-#: Is given the timer's id.
+#: Called with the timer's id.
 TimerHandler = Callable[[int], Awaitable[object] | object]
 
 
-class Alarm:
-    """Calls *function* on *loop* in so many seconds, unless cancelled meanwhile."""
+class TimerCall:
+    """Calls *function* on *loop* in so many seconds, unless it is cancelled."""
 
     def __init__(
         self,
@@ -39,32 +40,32 @@ class Alarm:
     def cancel(self) -> None:
         """Do not call it; from any thread."""
         self._function = None
-        # A loop that is closed rings nobody.
+        # A closed loop calls nothing.
         with suppress(RuntimeError):
             self._on_loop(self._unset)
 
     def _on_loop(self, function: Callable[[], None]) -> None:
-        if runs_here(self._loop):
+        if running() is self._loop:
             function()
         else:
             self._loop.call_soon_threadsafe(function)
 
     def _set(self) -> None:
         left = max(0.0, self._due - time.monotonic())
-        self._handle = self._loop.call_later(left, self._ring)
+        self._handle = self._loop.call_later(left, self._call)
 
     def _unset(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
 
-    def _ring(self) -> None:
+    def _call(self) -> None:
         function, self._function = self._function, None
         if function is not None:
             function()
 
 
 class Timers:
-    """The timers of a runtime, by number."""
+    """The timers of a runtime, by id."""
 
     def __init__(self) -> None:
         self._timers: dict[int, _Timer] = {}
@@ -78,12 +79,7 @@ class Timers:
         *,
         is_periodic: bool,
     ) -> int:
-        """
-        Have *handler* called in *context* after *delay*; return the timer's id.
-
-        Raises:
-            ValueError: The delay is shorter than a millisecond.
-        """
+        """Call *handler* in *context* after *delay*; return the timer's id."""
         ms = milliseconds(delay, field="delay")
         if ms < 1:
             raise ValueError("Cannot schedule a timer with delay < 1 ms")
@@ -94,50 +90,42 @@ class Timers:
         return number
 
     def cancel(self, number: int) -> bool:
-        """Cancel a timer; False if it is over or there never was one."""
+        """Cancel a timer; False if it has ended or never existed."""
         timer = self._timers.get(number)
         return timer is not None and timer.cancel()
 
 
+@dataclass(eq=False)
 class _Timer:
-    def __init__(
-        self,
-        timers: dict[int, _Timer],
-        number: int,
-        context: Context,
-        handler: TimerHandler,
-        seconds: float,
-        is_periodic: bool,
-    ) -> None:
-        self._timers = timers
-        self._number = number
-        self._context = context
-        self._handler = handler
-        self._seconds = seconds
-        self._is_periodic = is_periodic
-        self._due = time.monotonic() + seconds
-        self._alarm: Alarm | None = None
-        self._is_running = False
+    _timers: dict[int, _Timer]
+    _number: int
+    _context: Context
+    _handler: TimerHandler
+    _seconds: float
+    _is_periodic: bool
+    _timer_call: TimerCall | None = None
+    _is_running: bool = False
 
     def start(self) -> None:
+        self._due = time.monotonic() + self._seconds
         self._context.add_close_hook(self.cancel)
         self._wait()
 
     def cancel(self) -> bool:
         if not self._forget():
             return False
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer_call is not None:
+            self._timer_call.cancel()
         return True
 
     def _forget(self) -> bool:
-        """Whoever takes it from the table decides: it ran, or it was cancelled."""
+        """Remove it; only the first caller runs or cancels it, and gets True."""
         self._context.remove_close_hook(self.cancel)
         return self._timers.pop(self._number, None) is not None
 
     def _wait(self) -> None:
         seconds = self._due - time.monotonic()
-        self._alarm = Alarm(self._context.place.loop, seconds, self._fire)
+        self._timer_call = TimerCall(self._context.loop, seconds, self._fire)
 
     def _fire(self) -> None:
         if self._number not in self._timers:
@@ -146,16 +134,16 @@ class _Timer:
             self._advance()
             self._wait()
             if self._is_running:
-                # A handler that is slower than its timer must not pile up.
+                # Calls of a handler that is slower than its timer must not pile up.
                 return
         self._is_running = True
         try:
-            self._context.queue(self._tick, self._over)
+            self._context.queue(self._tick, self._finished)
         except RuntimeClosed:
             self._forget()
 
     def _advance(self) -> None:
-        """Move on by whole periods, so that the rate holds and none is made up for."""
+        """Advance by whole periods: the rate is kept, and missed calls are skipped."""
         late = time.monotonic() - self._due
         self._due += self._seconds * (1 + max(0, late // self._seconds))
 
@@ -165,5 +153,5 @@ class _Timer:
         )
         return self._handler(self._number) if is_wanted else None
 
-    def _over(self) -> None:
+    def _finished(self) -> None:
         self._is_running = False

@@ -1,11 +1,11 @@
-"""Verticles: what a runtime deploys."""
+"""Verticles: the components that a runtime deploys."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from kue.bus.consumer import DEFAULT_BUFFER
 
@@ -19,9 +19,9 @@ class Verticle:
     """
     A part of a program that is started and stopped as a whole.
 
-    Everything it registers while it starts or handles (timers, hooks, children) is its
-    own and goes when it does.  Its handlers run in its context, never in two threads
-    at once.
+    Everything it registers while it starts or handles (timers, hooks, children) belongs
+    to it and ends with it.  Its handlers run in its context, never in two threads at
+    once.
     """
 
     #: Set before `start`.
@@ -37,7 +37,7 @@ class Verticle:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What it was deployed with; each instance has its own copy."""
+        """The config it was deployed with; each instance has its own copy."""
         return self.context.config
 
     def consumer(
@@ -50,37 +50,32 @@ class Verticle:
         concurrency: int = 1,
     ) -> Consumer:
         """
-        Listen at *address* in this verticle's context, until it is stopped.
+        Register a consumer of *address*, in this context until the verticle stops.
 
-        ``await consumer.ready()`` in `start` has `Runtime.deploy` wait until every
-        node of a cluster knows of it.  A worker handles one message at a time.
+        ``await consumer.ready()`` in `start` makes `Runtime.deploy` wait until every
+        node of a cluster knows it.  A worker handles one message at a time.
         """
-        return self.context.consumers.add(
+        return self.context.add_consumer(
             address, handler, local=local, buffer=buffer, concurrency=concurrency
         )
 
     async def start(self) -> None:
-        """Begin.  It is deployed when this returns, and not at all if it raises."""
+        """Start.  It is deployed when this returns, and not at all if it raises."""
 
     async def stop(self) -> None:
         """
-        End.  Its children have ended, and its consumers listen no more.
+        Stop.  Its children have ended, and its consumers are unregistered.
 
-        Handlers that still run are cancelled afterwards; timers and hooks go then.
+        Handlers that still run are cancelled afterwards; timers and hooks end then.
         """
 
 
-#: A class, a function that makes one, one that is made, or ``module:Class``.
+#: A class, a factory function, an instance, or ``module:Class``.
 Source = type[Verticle] | Callable[[], Verticle] | Verticle | str
 
 
 def find(name: str) -> Callable[[], Verticle]:
-    """
-    Import what makes the verticle that ``module:Class`` names.
-
-    Raises:
-        ValueError: There is no such module, or nothing in it by that name.
-    """
+    """Import the verticle class or factory that ``module:Class`` names."""
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute.isidentifier()):
         raise ValueError(f"the verticle {name!r} cannot be read; write module:Class")
@@ -93,54 +88,40 @@ def find(name: str) -> Callable[[], Verticle]:
     except AttributeError:
         raise ValueError(f"the module {module!r} has no {attribute!r}") from None
     if not callable(found):
-        raise ValueError(f"{name} makes no verticle: it is {found!r}")
+        raise ValueError(f"{name} does not make a verticle: it is {found!r}")
     return found  # type: ignore[no-any-return]
 
 
 def find_class(name: str) -> type[Verticle]:
-    """
-    Import the class that ``module:Class`` names.
-
-    Raises:
-        ValueError: There is none, or it is something else, which is not called.
-    """
+    """Import the class of verticles that ``module:Class`` names."""
     found = find(name)
     if not _is_verticle(found):
-        raise ValueError(f"{name} is no subclass of Verticle")
-    return cast("type[Verticle]", found)
+        raise ValueError(f"{name} is not a subclass of Verticle")
+    return found
 
 
 def known_class(name: str) -> type[Verticle]:
     """
     Return the class that ``module:Class`` names, if this program has imported it.
 
-    For names that come from elsewhere: nothing is imported, and nothing else called.
-
-    Raises:
-        ValueError: It has not, or it is something else.
+    For names from other processes: nothing is imported, and nothing is called.
     """
     module, _, attribute = name.partition(":")
     found = vars(sys.modules.get(module, object)).get(attribute)
     if not _is_verticle(found):
         raise ValueError(
-            f"{name} is no verticle of this program; "
+            f"{name} is not a verticle of this program; "
             "import its module where the runtime is made"
         )
-    return cast("type[Verticle]", found)
+    return found
 
 
-def _is_verticle(found: object) -> bool:
+def _is_verticle(found: object) -> TypeGuard[type[Verticle]]:
     return isinstance(found, type) and issubclass(found, Verticle)
 
 
 def make(source: Callable[[], Verticle] | Verticle, count: int) -> list[Verticle]:
-    """
-    Return *count* verticles.
-
-    Raises:
-        ValueError: One is to be several, or was deployed before.
-        TypeError: What was made is no verticle.
-    """
+    """Return *count* verticles, none of which was deployed before."""
     if isinstance(source, Verticle):
         if count > 1:
             raise ValueError("one verticle cannot be several; give its class instead")
@@ -153,7 +134,7 @@ def make(source: Callable[[], Verticle] | Verticle, count: int) -> list[Verticle
 
 def _new(verticle: object) -> Verticle:
     if not isinstance(verticle, Verticle):
-        raise TypeError(f"{verticle!r} is no verticle")
+        raise TypeError(f"{verticle!r} is not a verticle")
     if hasattr(verticle, "context"):
-        raise ValueError(f"{verticle!r} was deployed before; make another")
+        raise ValueError(f"{verticle!r} was deployed before; create another")
     return verticle

@@ -1,27 +1,39 @@
-"""Contexts on the threads of a pool."""
+"""Contexts and executors on the threads of a pool."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from weakref import WeakKeyDictionary
 
-from kue.bus.consumer import refuse
-from kue.runtime.context import Context, current_context, over, runs_here
+from kue.aio.callbacks import awaited
+from kue.aio.loop_calls import hand_over
+from kue.aio.loop_thread import close_loop
+from kue.bus.consumer import reply_discarded
+from kue.runtime.context import Context, current_context, wait_shielded
 from kue.runtime.errors import RuntimeClosed
-from kue.runtime.loops import end
-from kue.runtime.pool import Ordered, Pool, fulfil
+from kue.runtime.thread_pool import (
+    OrderedCalls,
+    ThreadPool,
+    ThreadPools,
+    fulfil,
+    on_thread,
+    start,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kue.bus import Handler, Message
-    from kue.runtime.loops import Place
+    from kue.runtime.context import Callback
+    from kue.runtime.event_loops import LoopHost
     from kue.runtime.runtime import Runtime
 
+A = TypeVarTuple("A")
 T = TypeVar("T")
 
 
@@ -30,42 +42,37 @@ class WorkerContext(Context):
     A context on the threads of a pool: a handler ends before the next begins.
 
     An async handler gets an event loop that runs for as long as the handler does; a
-    task that it leaves behind goes on only while another handler runs.
+    task that it leaves behind continues only while another handler runs.
     """
 
     is_worker = True
 
     def __init__(
-        self, runtime: Runtime, place: Place, *, pool: Pool, **rest: Any
+        self, runtime: Runtime, host: LoopHost, *, pool: ThreadPool, **rest: Any
     ) -> None:
-        super().__init__(runtime, place, **rest)
-        self._line = Ordered(pool)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        super().__init__(runtime, host, **rest)
+        self._ordered = OrderedCalls(pool)
+        self._loop = None
         self._calls: dict[Future[Any], asyncio.Task[Any]] = {}
 
-    def queue(
-        self,
-        function: Callable[[], object],
-        then: Callable[[], object] | None = None,
-    ) -> None:
+    def queue(self, function: Callback, then: Callback | None = None) -> None:
         self.check()
-        self._line.submit(partial(self.variables().run, self._invoke, function, then))
+        call = partial(self.variables().run, self._invoke, function, then)
+        self._ordered.submit(call)
 
-    def _invoke(
-        self, function: Callable[[], object], then: Callable[[], object] | None
-    ) -> None:
+    def _invoke(self, function: Callback, then: Callback | None) -> None:
         try:
             self._run(function)
         except asyncio.CancelledError:
-            # As on a loop: whoever cancelled it knows.
+            # As on an event loop, a cancellation is not reported.
             pass
         except BaseException as exc:
-            # Even a wish to exit: the thread serves others too.
-            self.report(exc)
+            # Even an exit: the thread serves others too.
+            super().report(exc)
         if then is not None:
             then()
 
-    def _run(self, function: Callable[[], object]) -> None:
+    def _run(self, function: Callback) -> None:
         # A plain function is called where no loop runs: it may well start one.
         answer = function()
         if inspect.isawaitable(answer):
@@ -74,43 +81,41 @@ class WorkerContext(Context):
 
     def handler(self, function: Handler) -> Handler:
         async def handle(message: Message) -> None:
-            future: Future[None] = Future()
-            work = partial(self._handle, function, message)
             try:
                 self.check()
-                call = partial(self.variables().run, work)
-                self._line.submit(partial(fulfil, future, call))
+                call = partial(self.variables().run, self._handle, function, message)
+                future = start(self._ordered, call)
             except RuntimeClosed:
-                refuse(message)
+                reply_discarded(message)
                 return
             await asyncio.wrap_future(future)
 
         return handle
 
     def _handle(self, function: Handler, message: Message) -> None:
-        if self.consumers.are_over:
-            # It waited in line behind the end of the verticle.
-            refuse(message)
+        if self.have_consumers_ended:
+            # It was queued behind the end of the verticle.
+            reply_discarded(message)
             return
         try:
             self._run(partial(function, message))
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as exc:
-            # The loop that is told of it serves others too.
+            # The loop that receives it serves others too.
             raise RuntimeError(f"the handler raised {exc!r}") from exc
 
+    def report(self, error: BaseException) -> None:
+        # The exception handler may block, as the handlers may.
+        self.run(super().report, error)
+
     def keep(self, task: asyncio.Task[Any]) -> None:
-        # It waits for a thread, and ends when that does.
+        # It waits for a thread, and ends with that.
         pass
 
     def _begin(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
         self.check()
         future: Future[T] = Future()
-        variables = self.variables()
-
-        def work() -> T:
-            return variables.run(self._invoke_call, future, function)
-
-        self._line.submit(partial(fulfil, future, work))
+        call = partial(self.variables().run, self._invoke_call, future, function)
+        self._ordered.submit(partial(fulfil, future, call))
         return future
 
     def _invoke_call(
@@ -126,35 +131,50 @@ class WorkerContext(Context):
     def _task(self, answer: Awaitable[T]) -> asyncio.Task[T]:
         if self._loop is None:
             self._loop = self.runtime.loop_factory()
-        return self._loop.create_task(_awaited(answer))
+        return self._loop.create_task(awaited(answer))
 
-    def _give_up(self, future: Future[Any]) -> None:
+    def _cancel(self, future: Future[Any]) -> None:
         task = self._calls.get(future)
         if task is not None:
-            # It may end meanwhile, and the context with it.
-            with suppress(RuntimeError):
-                task.get_loop().call_soon_threadsafe(task.cancel)
-
-    def _is_here(self) -> bool:
-        return (
-            current_context() is self
-            and self._loop is not None
-            and runs_here(self._loop)
-        )
+            # The task may end in the meantime, and the context with it.
+            hand_over(task.get_loop(), task.cancel)
 
     async def close(self) -> None:
         await self.call(self._hooks.close)
         self._is_closed = True
-        ended: Future[None] = Future()
-        # After the handler that asked for it, if that is who did.
-        self._line.submit(partial(fulfil, ended, self._end_loop))
-        if not self._is_here():
-            await over(ended)
+        # After the handler that called this, if one did.
+        ended = start(self._ordered, self._close_loop)
+        if not self._is_current():
+            await wait_shielded(ended)
 
-    def _end_loop(self) -> None:
+    def _close_loop(self) -> None:
         if self._loop is not None:
-            end(self._loop)
+            close_loop(self._loop)
 
 
-async def _awaited(answer: Awaitable[T]) -> T:
-    return await answer
+class WorkerExecutor:
+    """A named pool for blocking code.  It ends when the last holder closes it."""
+
+    def __init__(self, pools: ThreadPools, pool: ThreadPool) -> None:
+        self._pools = pools
+        self._pool = pool
+        self._ordered: WeakKeyDictionary[Context, OrderedCalls] = WeakKeyDictionary()
+        self._is_closed = False
+
+    async def execute_blocking(
+        self, function: Callable[[Unpack[A]], T], *args: *A, ordered: bool = True
+    ) -> T:
+        """Like `Runtime.execute_blocking`, on the threads of this pool."""
+        if self._is_closed:
+            raise RuntimeClosed(f"the executor {self._pool.name!r} is closed")
+        target: ThreadPool | OrderedCalls = self._pool
+        context = current_context()
+        if ordered and context is not None:
+            target = self._ordered.setdefault(context, OrderedCalls(self._pool))
+        variables = contextvars.copy_context()
+        return await on_thread(target, partial(function, *args), variables)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._pools.release(self._pool)

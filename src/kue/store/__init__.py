@@ -1,16 +1,16 @@
-"""Stores: where jobs are kept.  `store_for` picks the engine that a URL names."""
+"""Stores, where jobs are kept.  `store_for` selects the engine by URL."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from kue.errors import ConfigError
-from kue.store import nowhere
+from kue.model.errors import ConfigError
+from kue.store import null_store
 
 if TYPE_CHECKING:
-    from kue.settings import Settings
-    from kue.store.base import Store
+    from kue.model.settings import Settings
+    from kue.store.contract import Store
 
 _REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 _CLUSTER = ("redis+cluster", "rediss+cluster")
@@ -18,15 +18,16 @@ _CLUSTER = ("redis+cluster", "rediss+cluster")
 
 def store_for(settings: Settings) -> Store:
     """
-    Return the store that *settings* name; nothing is opened yet.
+    Return the store of *settings*; nothing is opened yet.
 
     Raises:
         ConfigError: The URL names no engine or is malformed; the message lists forms.
     """
     scheme = scheme_of(settings.url)
     # Each engine is imported only when it is used: a worker on SQLite needs no redis.
-    if settings.url == nowhere.URL or (scheme == "memory" and nowhere.is_here()):
-        return cast("Store", nowhere.NowhereStore())
+    is_job_process = scheme == "memory" and null_store.is_job_process()
+    if is_job_process or settings.url == null_store.URL:
+        return cast("Store", null_store.NullStore())
     if scheme in ("sqlite", "memory"):
         from kue.store.sqlite.store import SqliteStore
 
@@ -34,9 +35,9 @@ def store_for(settings: Settings) -> Store:
     if scheme in _REDIS or scheme in _CLUSTER:
         from kue.store.redis.store import RedisStore
 
-        return RedisStore.from_settings(settings)
+        return RedisStore(settings)
     raise ConfigError(
-        f"no store can be made of the URL {_shown(settings.url)!r}; it looks like "
+        f"the URL {_shown(settings.url)!r} names no store; it should look like "
         "sqlite:///kue.db, memory://, redis://localhost:6379/0, rediss://…, "
         "unix:///run/redis.sock, redis+sentinel://host1,host2/service or "
         "redis+cluster://host1,host2?shards=4"
@@ -45,7 +46,7 @@ def store_for(settings: Settings) -> Store:
 
 def scheme_of(url: str) -> str:
     """
-    Return what kind of store *url* names.
+    Return the scheme of *url*.
 
     Raises:
         ConfigError: It is malformed.
@@ -54,13 +55,13 @@ def scheme_of(url: str) -> str:
         return urlsplit(url).scheme
     except ValueError as exc:
         raise ConfigError(
-            f"the URL {_shown(url)!r} is malformed: {exc}; it looks like "
-            "sqlite:///kue.db or redis://localhost:6379/0, an IPv6 address in it like "
+            f"the URL {_shown(url)!r} is malformed: {exc}; it should look like "
+            "sqlite:///kue.db or redis://localhost:6379/0, with an IPv6 address like "
             "redis://[::1]:6379/0"
         ) from None
 
 
 def _shown(url: str) -> str:
-    """Leave out what may be a password."""
+    """Return *url* without what may be a password."""
     before, at, after = url.rpartition("@")
     return f"{before.partition('://')[0]}://…@{after}" if at else url

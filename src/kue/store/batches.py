@@ -1,9 +1,9 @@
 """
-Batches bounded by bytes: what one script or transaction carries.
+Batches split by size, for one script or transaction each.
 
-A batch has at most `MAX_BATCH` things.  Where those are large that would still hold up
-everybody else for half a second, so the engines send it in parts of about
-`MAX_CALL_BYTES` each.  A thing that is larger than that travels alone.
+A batch has at most `MAX_BATCH` items.  Large items could still block all other clients
+for half a second, so the engines send a batch in parts of about `MAX_CALL_BYTES` each.
+An item larger than that is sent alone.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from kue.job import Completed
+from kue.model.job import Completed
 from kue.store.codec import encode_json
 from kue.store.values import MAX_CALL_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kue.job import Draft, Job
+    from kue.model.job import Draft, Job
     from kue.store.values import Outcome
 
 T = TypeVar("T")
 
-#: What a job to wait for weighs: looking it up costs as much as so many bytes.
+#: The size of a job to wait for: looking it up costs as much as this many bytes.
 _PARENT_BYTES = 2048
 
 
 def split(things: Sequence[T], weigh: Callable[[T], int]) -> list[Sequence[T]]:
-    """Return *things* in parts that are light enough, in order; one part at least."""
+    """Return *things* in parts that are small enough, in order; at least one part."""
     if sum(map(weigh, things)) <= MAX_CALL_BYTES:
         return [things]
     parts: list[Sequence[T]] = []
@@ -45,14 +45,14 @@ def split(things: Sequence[T], weigh: Callable[[T], int]) -> list[Sequence[T]]:
 def bytes_of_draft(draft: Draft) -> int:
     """Return about how much it costs to store *draft*."""
     spec = draft.spec
-    # Every job that is added comes along here: its data is JSON already.
+    # Hot path, for every job that is added: its data is already JSON.
     data, after = spec.data, spec.after
     size = len(data) if type(data) is msgspec.Raw else len(encode_json(data))
     return size + _PARENT_BYTES * len(after) if after else size
 
 
 def bytes_of_outcome(outcome: Outcome) -> int:
-    """Return about how much it costs to write down how a run ended."""
+    """Return about how much it costs to record how a run ended."""
     ending = outcome.ending
     if type(ending) is Completed:
         return 0 if ending.result is None else _bytes_of(ending.result)
@@ -65,7 +65,7 @@ def bytes_of_job(job: Job) -> int:
     try:
         return len(encode_json(job))
     except UnicodeEncodeError:
-        # Damaged: bytes that are not text are marked in a way that JSON does not have.
+        # Damaged: lone surrogates mark bytes that are not text, and JSON has none.
         return len(repr(job))
 
 
@@ -73,8 +73,8 @@ def producer_of_part(producer: str, number: int) -> str:
     """
     Return the producer that adds part *number* of a call.
 
-    The first is the producer itself, which refuses calls that come too late.  The same
-    call is cut into the same parts again, so that each is added once.
+    The first is the producer itself, so that calls out of order are refused.  The same
+    call is split into the same parts again, so that each is added once.
     """
     return f"{producer}+{number}" if number else producer
 

@@ -1,10 +1,10 @@
 """
-How jobs are written: the JSON of a spec, the lines of a story.
+Encoding of jobs: a spec as JSON, and a job's history as lines of JSON.
 
 Both engines keep the same two texts: the *body* (a spec, one JSON line) and the *story*
-(one JSON line for each ending).  A line opens with the run's token and the time, which
-the engine writes itself, so that an ending carries the engine's clock and a repeated
-ending is found by its first bytes::
+(the history, one JSON line per ending).  A line starts with the run's token and the
+time, which the engine writes itself.  So an ending has the time of the engine's clock,
+and a repeated ending is recognized by its first bytes::
 
     {"run":"1794722540200123:1794722540200:1:host-1:9f2c.7","at":1794722540207,"outcome":…}
 """
@@ -13,27 +13,24 @@ from __future__ import annotations
 
 import msgspec
 
-from kue.fingerprint import LENGTH, fingerprint
-from kue.job import BEGAN, MAX_HISTORY, Attempt, Ending, Error, Failed, Job, Spec
-from kue.payload import MAX_RESULT, encode
+from kue.model.fingerprint import LENGTH, fingerprint
+from kue.model.job import BEGAN, MAX_HISTORY, Attempt, Ending, Error, Failed, Job, Spec
+from kue.model.payload import MAX_RESULT, encode
 
 #: Characters kept of an error's message and of its stack.
 MAX_ERROR_TEXT = 4000
 MAX_STACK_TEXT = 16_000
 
 encode_json = msgspec.json.Encoder().encode
+#: The body of a job: the JSON line of its spec.
+body_of = encode_json
 decode_spec = msgspec.json.Decoder(Spec).decode
 decode_attempt = msgspec.json.Decoder(Attempt).decode
 
 
-def body_of(spec: Spec) -> bytes:
-    """Return the JSON line of a spec."""
-    return encode_json(spec)
-
-
 def tail_of(ending: Ending) -> bytes:
     """
-    Return what follows run and time on a story's line, closing brace included.
+    Return the part of a story's line after run and time, including the closing brace.
 
     The line of a job that failed ends with the fingerprint of its error, where engines
     find it without reading the rest.
@@ -45,17 +42,17 @@ def tail_of(ending: Ending) -> bytes:
 
 
 def fingerprint_in(tail: str) -> str:
-    """Return the fingerprint at the end of a line that says a job failed."""
+    """Return the fingerprint at the end of a failed job's line."""
     return tail[-2 - LENGTH : -2]
 
 
 def line_of(token: str, at: int, tail: bytes) -> bytes:
-    """Return a story's line."""
+    """Return one line of a story."""
     return b'{"run":"%s","at":%d,%s' % (token.encode(), at, tail)
 
 
 def begun(job: Job, mark: str) -> str:
-    """Return what a token says after its start, of a run that began as *mark* says."""
+    """Return the token after fence and time, for a run that began as *mark* states."""
     rest = job.token.split(":", 2)[2]
     for earlier in BEGAN:
         rest = rest.removesuffix(f".{earlier}")
@@ -71,10 +68,10 @@ def read_story(story: bytes) -> tuple[Attempt, ...]:
 
 
 def error_of(exc: BaseException, stack: str = "") -> Error:
-    """Describe *exc* as data, however badly it behaves when asked about itself."""
+    """Return *exc* as data, even if its ``__str__`` raises."""
     try:
         message = str(exc)
-    # Whatever that raises: a message that ends a process is a bad message, no more.
+    # Even SystemExit: an exception's message must not end the process.
     except BaseException as broken:
         message = f"(its message cannot be shown: {type(broken).__name__})"
     return Error(
@@ -85,12 +82,12 @@ def error_of(exc: BaseException, stack: str = "") -> Error:
 
 
 def result_of(value: object) -> msgspec.Raw:
-    """Return a result as JSON; raises `BadPayload` when it has none or is too large."""
+    """Return a result as JSON; raise `BadPayload` if it has none or is too large."""
     return encode(value, field="result", limit=MAX_RESULT)
 
 
 def _clean(text: str, limit: int, *, keep_end: bool = False) -> str:
-    # Lone surrogates (bytes that were no UTF-8) have no JSON form.
+    # Lone surrogates (bytes that were not UTF-8) have no JSON form.
     text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= limit:
         return text

@@ -1,130 +1,155 @@
-"""What goes into the verbs of a store and what comes out of them: values only."""
+"""Values: arguments and results of the store's verbs, and their limits."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
-from kue.job import Attempt, Ending, Job, State, priority_of
-from kue.payload import JSON
-from kue.timings import added
+from kue.model.histogram import added
+from kue.model.job import (
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    Ending,
+    Job,
+    State,
+    priority_of,
+)
+from kue.model.names import Name
+from kue.model.payload import JSON
+from kue.model.settings import LEASE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
-#: The most jobs one call may name, add or take.
+#: The most jobs that one call may name, add or claim.
 MAX_BATCH = 500
 #: About how many bytes one script or transaction reads or writes: see `store.batches`.
 MAX_CALL_BYTES = 1024 * 1024
-#: A page ends when its jobs have about so many bytes, however few they are.
+#: A page ends when its jobs have about this many bytes, however few they are.
 MAX_PAGE_BYTES = 8 * 1024 * 1024
-#: Lines kept of a job's log; older ones fall off.
+#: Lines kept of a job's log; older ones are dropped.
 MAX_LOG_LINES = 1000
 #: Bytes of a small record.
 MAX_KEPT = 64 * 1024
-#: The rings of the audit log, and how many acts each keeps; older ones fall off.  What
-#: anyone can do any number of times has rings of its own: it pushes out nothing else.
+#: The rings of the audit log, and how many entries each keeps; older ones are dropped.
+#: Operations open to anyone have separate rings, so that they push out nothing else.
 RINGS = {"acts": 10_000, "routine": 1_000, "refusals": 1_000}
 #: Characters kept of one log line.
 MAX_LOG_TEXT = 4000
-#: Seen no tending for this long, the store (or everyone) was away: see `grace_gap`.
+#: Without maintenance for this long, the store or all processes were away: see
+#: `grace_gap`.
 GRACE_GAP_MS = 5_000
-#: Tending comes each second; a gap shorter than this is nothing.
+#: Maintenance runs every second; a gap shorter than this does not count.
 MIN_GRACE_GAP_MS = 2_000
-#: Maintenance that nobody made for so long after it was due is overdue.  With a beat on
-#: top that is still less than the gap after which leases get a grace.
+#: Maintenance is overdue this long after it was due.  With a heartbeat interval on top
+#: that is still less than the gap after which leases get a grace period.
 OVERDUE_MS = 400
-#: What a worker can be ordered to do: stop in order, write down its stacks.
+#: Orders for a worker: shut down gracefully, write its stacks.
 ORDERS = ("stop", "stacks")
-#: A worker that does not hear an order for so long will not be told any more.
+#: An order that a worker does not receive for this long is dropped.
 ORDER_MS = 60_000
-#: Bytes kept of the stacks that a worker writes down, and how long they are.
+#: How many bytes of a worker's stacks are kept, and for how long.
 MAX_STACKS = 256 * 1024
 STACKS_MS = 600_000
 #: How long counters are kept by the minute, and by the hour.
 MINUTES_KEPT = 25 * 60
 HOURS_KEPT = 90 * 24
-#: Minutes that one pass of upkeep adds to their hours, at most.
-MINUTES_A_PASS = 120
-#: Jobs that one search looks at, unless it is told otherwise.
+#: Minutes that one maintenance pass adds to their hours, at most.
+MINUTES_PER_PASS = 120
+#: Jobs that one search reads by default.
 MAX_SCAN = 10_000
-#: The most groups of errors that one call may ask for.
+#: The most error groups that one call may return.
 MAX_ERRORS = 200
 #: How many paths of data one filter may have, of how many characters and names each.
 MAX_PATHS, MAX_PATH, MAX_PATH_STEPS = 10, 200, 10
-#: A watched job is forgotten this long after the last listener asked for it.
+#: The largest number that every JSON parser keeps exact.
+MAX_NUMBER = 2**53 - 1
+
+#: Names and, in lists, numbers from 0, with dots between them.
+DataPath: TypeAlias = Annotated[
+    str,
+    Meta(max_length=MAX_PATH, pattern=rf"^[^.]+(\.[^.]+){{0,{MAX_PATH_STEPS - 1}}}$"),
+]
+#: A priority in JSON.
+Priority: TypeAlias = (
+    Annotated[int, Meta(ge=MIN_PRIORITY, le=MAX_PRIORITY)]
+    | Annotated[str, Meta(max_length=20)]
+)
+#: A subscription expires this long after it was last renewed.
 WATCH_MS = 60_000
 
 
-class Word(StrEnum):
-    """What became of one thing asked for."""
+class Result(StrEnum):
+    """The result of a verb for one job."""
 
-    #: It is so now.
+    #: It is done.
     DONE = "done"
-    #: It was so already; nothing changed.
+    #: It was done before; nothing changed.
     ALREADY = "already"
-    #: The run was taken back and the job handed on; nothing changed.
+    #: The run was reclaimed and the job requeued; nothing changed.
     LOST = "lost"
-    #: There is no such job.
+    #: The job does not exist.
     GONE = "gone"
     #: The job's state does not allow it; nothing changed.
     REFUSED = "refused"
-    #: A running job was asked to end; its worker hears of it at its next beat.
+    #: A running job was asked to end; its worker learns of it at its next heartbeat.
     ASKED = "asked"
     #: Another unfinished job holds its unique key; nothing changed.
     HELD = "held"
 
 
 class Reply(NamedTuple):
-    """The answer for one job: a word, and what explains it."""
+    """The reply for one job: the result, and what explains it."""
 
-    word: Word
-    #: The state the job is in, where the word is REFUSED.
+    word: Result
+    #: The job's state, if it was REFUSED.
     state: State | None = None
-    #: The job that holds the unique key, where the word is HELD.
+    #: The job that holds the unique key, if it is HELD.
     holder: int | None = None
 
 
-class Seen(NamedTuple):
+class ExpectedState(NamedTuple):
     """
     What the caller knows of a job, so that a verb acts on no other.
 
-    Ids are given again after a fail-over that lost writes; and a job that ended may
-    have been retried, and have ended again, since it was read.
+    Ids are reused after a fail-over that lost writes, and a job that ended may have
+    been retried, and have ended again, since it was read.
     """
 
-    #: When it was created, Unix ms; None for whichever job has the id.
+    #: When it was created, Unix ms; None for any job with the id.
     created_at: int | None = None
     #: `Job.ending` as it was read, empty for a job that had not ended; None for any.
     ending: str | None = None
 
     @classmethod
-    def of(cls, job: Job) -> Seen:
+    def of(cls, job: Job) -> ExpectedState:
         """Return what is known of a job that was read."""
         return cls(job.created_at, job.ending)
 
 
-#: Nothing is known: the id alone counts.
-UNSEEN = Seen()
-NOTHING_SEEN: Mapping[int, Seen] = MappingProxyType({})
+#: Nothing is expected: the id alone counts.
+UNSEEN = ExpectedState()
+NOTHING_SEEN: Mapping[int, ExpectedState] = MappingProxyType({})
 
 
 class Added(NamedTuple):
-    """The answer for one draft."""
+    """The result of adding one draft."""
 
     id: int
-    #: False when an unfinished job with the same unique key answered for it.
+    #: False for the id of the existing job that holds the unique key.
     new: bool
-    #: When the job was created, Unix ms: with the id, this tells it from any other.
+    #: When the job was created, Unix ms: unique together with the id.
     created_at: int | None = None
 
 
 class Claim(NamedTuple):
     """
-    Names one call of `claim`, so that it can be repeated.
+    Identifies one call of `claim`, so that it can be repeated.
 
     A lane is one loop of one worker with at most one claim in flight; *seq* grows by
     one with each new claim of the lane.
@@ -137,33 +162,120 @@ class Claim(NamedTuple):
         return f"{self.lane}.{self.seq}"
 
 
+class ClaimRequest(NamedTuple):
+    """What a worker asks for: up to *limit* jobs of *types*, under a lease."""
+
+    types: Sequence[str]
+    limit: int
+    worker: str
+    claim: Claim
+    lease: int = LEASE_MS
+
+
+class RenewRequest(msgspec.Struct, frozen=True):
+    """The heartbeat of a worker: its lease then runs until now + *lease* (ms)."""
+
+    worker: str
+    lease: int = LEASE_MS
+    #: Checked one by one: whether they are still the worker's, or to be cancelled.
+    runs: Sequence[Job] = ()
+    #: Replaces what `Store.workers` shows; None leaves it.
+    info: dict[str, Any] | None = None
+    #: Return the orders for the worker, too.  Each is delivered once: a lost reply
+    #: loses it, and only a caller that can handle orders may request them.
+    orders: bool = False
+
+
+class MoveRequest(msgspec.Struct, frozen=True):
+    """Which jobs to move where, and under which conditions."""
+
+    job_ids: Sequence[int]
+    #: ``waiting`` or ``delayed``.
+    to: State
+    #: When a delayed job is due, Unix ms.
+    at: int | None = None
+    #: A job in any other state is REFUSED; None for all states.
+    states: Collection[State] | None = None
+    #: What the caller knows of a job, by id.  Another job with the id is GONE.
+    seen: Mapping[int, ExpectedState] = NOTHING_SEEN
+
+
+class RemoveRequest(msgspec.Struct, frozen=True):
+    """Which jobs to delete, and under which conditions."""
+
+    job_ids: Sequence[int]
+    #: Also delete active jobs, whose runs then find them GONE; else they are REFUSED.
+    force: bool = False
+    #: A job in any other state is REFUSED, so that a job that was requeued since it was
+    #: read is not lost; None for all states.
+    states: Collection[State] | None = None
+    #: What the caller knows of a job, by id.  Another job with the id is GONE.
+    seen: Mapping[int, ExpectedState] = NOTHING_SEEN
+
+
+class PauseRequest(msgspec.Struct, frozen=True):
+    """What to pause (a type, a worker or, with neither, every type), and why."""
+
+    type: str | None = None
+    worker: str | None = None
+    reason: str = ""
+    by: str = ""
+    #: When it ends by itself, Unix ms.
+    until: int | None = None
+
+
+class PageRequest(msgspec.Struct, frozen=True):
+    """Which jobs to list (None: of all states or types), and from where on."""
+
+    state: State | None = None
+    type: str | None = None
+    limit: int = 50
+    #: Of the previous page; without one, the first *skip* jobs are left out.
+    cursor: str | None = None
+    skip: int = 0
+    descending: bool = False
+
+
+class KeepRequest(msgspec.Struct, frozen=True):
+    """A small record, text of up to `MAX_KEPT` bytes; a room is a namespace."""
+
+    room: str
+    name: str
+    value: str
+    #: Write only if it has this value now (None: if it does not exist), so that one of
+    #: two concurrent changes is refused.
+    was: str | msgspec.UnsetType | None = msgspec.UNSET
+    #: Past this it is expired: never returned, and deleted by maintenance.  Unix ms.
+    until: int | None = None
+
+
 class Claimed(msgspec.Struct, frozen=True):
-    """What a claim got."""
+    """The result of a claim."""
 
     jobs: list[Job]
     #: The engine's clock, Unix ms.
     now: int
-    #: When, without anyone adding a job, there may be more: a delayed job is due or a
-    #: rate limit frees.  None when time alone changes nothing.
+    #: When there may be more without a new job: a delayed job is due or a rate limit
+    #: frees.  None when time alone changes nothing.
     next_at: int | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a run ended: the job as claimed (its token is the right to say so)."""
+    """How a run ended.  The job is the one claimed: its fencing token must match."""
 
     job: Job
     ending: Ending
-    #: Set by upkeep, which ends other workers' runs: "lease" or "ttl" must be overdue
-    #: at the very moment, or the run goes on and the word is LOST.
+    #: Set by maintenance, which ends other workers' runs: "lease" or "ttl" must be
+    #: overdue at that very moment, or the run goes on and the result is LOST.
     overdue: str = ""
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    What holds jobs of a type back.
+    Limits of a job type: rate limit, concurrency, and concurrency per group.
 
-    *rate* runs may start each *per* ms, saved up to *rate*; at most *concurrency* run
-    at once; at most *per_key* of one group run at once.
+    *rate* runs may start per *per* ms, with bursts of up to *rate*; at most
+    *concurrency* run at once; at most *per_key* of one group run at once.
     """
 
     concurrency: int | None = None
@@ -174,9 +286,9 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    What starts no more jobs, and why: a type, a worker or (with neither) everything.
+    A pause of a type, a worker or (with neither) everything, and its reason.
 
-    Types hand out none; a worker takes none.
+    No jobs of a paused type are claimed; a paused worker claims none.
     """
 
     type: str | None
@@ -189,25 +301,24 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
     worker: str | None = None
 
 
-class Beat(msgspec.Struct, frozen=True):
-    """What a worker hears when it renews its lease."""
+class HeartbeatReply(msgspec.Struct, frozen=True):
+    """What a worker receives when it renews its lease."""
 
     #: Ids of the given runs that are no longer the worker's.
     lost: list[int]
-    #: The others that someone asked to cancel, with the reason given ("" if none).
+    #: The others that are to be cancelled, with the reason given ("" if none).
     cancel: dict[int, str]
-    #: Set while the worker is to start nothing new; claims do not look at it.
+    #: Set while the worker is to start nothing new; claims do not check it.
     paused: Pause | None = None
-    #: What someone ordered it to do, told once: see `ORDERS`.
+    #: Orders for the worker, each delivered once: see `ORDERS`.
     orders: tuple[str, ...] = ()
-    #: Nobody makes the passes of maintenance: see `Tended.elsewhere`.
+    #: No process makes maintenance passes: see `MaintenanceResult.elsewhere`.
     overdue: bool = False
 
 
-class Tended(msgspec.Struct, frozen=True):
-    """What one pass of upkeep did."""
+class MaintenanceResult(msgspec.Struct, frozen=True):
+    """What one maintenance pass did."""
 
-    #: What it counts.
     COUNTS: ClassVar = (
         "promoted",
         "rescued",
@@ -219,7 +330,7 @@ class Tended(msgspec.Struct, frozen=True):
     )
 
     promoted: int = 0
-    #: Runs taken back from lost workers.
+    #: Stalled jobs: runs reclaimed from lost workers.
     rescued: int = 0
     #: Runs ended because their ttl passed.
     timed_out: int = 0
@@ -232,9 +343,9 @@ class Tended(msgspec.Struct, frozen=True):
     released: int = 0
     #: The limit was reached: there is more to do now.
     more: bool = False
-    #: Nothing is due: another process has just made a pass, or nothing goes on.
+    #: Nothing is due: another process has just made a pass, or the store is idle.
     quiet: bool = False
-    #: Nothing is due, and another process made the last pass: the next is its task.
+    #: Nothing is due, and the process that made the last pass makes the next one, too.
     elsewhere: bool = False
 
     def __bool__(self) -> bool:
@@ -250,7 +361,7 @@ class Progress(msgspec.Struct, frozen=True):
     percent: int
     data: JSON = None
     token: str = ""
-    #: When the job was created; None for whichever job has the id.
+    #: When the job was created; None for any job with the id.
     created_at: int | None = None
 
     def __post_init__(self) -> None:
@@ -269,7 +380,7 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """An edit of a job; what is UNSET stays."""
+    """An edit of a job; fields that are UNSET do not change."""
 
     job_id: int
     #: Encoded (`msgspec.Raw`) or plain JSON.
@@ -278,7 +389,7 @@ class Change(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     max_attempts: int | msgspec.UnsetType = msgspec.UNSET
     #: Edit only the job that was seen, with the ending that was seen.
-    seen: Seen = UNSEEN
+    seen: ExpectedState = UNSEEN
 
     def __post_init__(self) -> None:
         if self.priority is not msgspec.UNSET:
@@ -286,52 +397,69 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some jobs, and where the rest begins."""
+    """A page of jobs, and the cursor of the next one."""
 
-    #: As many as asked for, or fewer: a page also ends at `MAX_PAGE_BYTES`.
+    #: At most as many as requested: a page also ends at `MAX_PAGE_BYTES`.
     jobs: list[Job]
-    #: To be given back for what follows; None at the end.
+    #: Pass it on to get the next page; None at the end.
     cursor: str | None = None
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for; everything given must match."""
+    """
+    A filter of jobs; everything given must match.
 
-    type: str | None = None
+    Raises:
+        ValueError: There is no such priority, or paths of data are too long.
+    """
+
+    type: Name | None = None
     state: State | None = None
-    tag: str | None = None
-    #: Appears in the job's data, as JSON text, whatever the case.
-    text: str | None = None
-    #: Appears in kind or message of its last error, whatever the case.
-    error: str | None = None
-    #: The worker that runs it, or ran it last.
-    worker: str | None = None
-    group: str | None = None
-    priority: int | None = None
-    #: That of the error it failed of.
-    fingerprint: str | None = None
-    #: What its data has: ``{"user.id": 42}``; numbers in a path count in lists, from 0.
-    data: dict[str, Any] = {}
-    #: Created at or after, and before, Unix ms.
-    since: int | None = None
-    until: int | None = None
+    tag: Name | None = None
+    #: Appears in the data as JSON text, ignoring case.
+    text: Annotated[str, Meta(max_length=1_000)] | None = None
+    #: Appears in the kind or message of the last error, ignoring case.
+    error: Annotated[str, Meta(max_length=1_000)] | None = None
+    #: The worker that runs the job, or ran it last.
+    worker: Name | None = None
+    group: Name | None = None
+    #: A number from -1024 (first) to 1023, or a name such as "high".
+    priority: Priority | None = None
+    #: The fingerprint of the error it failed with, see `kue.Kue.errors`.
+    fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{12}$")] | None = None
+    #: Values in the data by path: ``{"user.id": 42}``; numbers index lists, from 0.
+    data: Annotated[dict[DataPath, Any], Meta(max_length=MAX_PATHS)] | None = None
+    #: Created at or after, Unix ms.
+    since: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | None = None
+    #: Created before, Unix ms.
+    until: Annotated[int, Meta(ge=0, le=MAX_NUMBER)] | None = None
 
     def __post_init__(self) -> None:
-        check_paths(self.data)
+        if self.priority is not None:
+            msgspec.structs.force_setattr(self, "priority", _number(self.priority))
+        check_paths(self.data or {})
+
+    def covers(self, job: Job) -> bool:
+        """Return whether *job* was created in the wanted time."""
+        return self._is_within(job.created_at)
+
+    def _is_within(self, moment: int) -> bool:
+        return (self.since is None or moment >= self.since) and (
+            self.until is None or moment < self.until
+        )
 
     def matches(self, job: Job) -> bool:
-        """Tell whether *job* is what is looked for."""
+        """Return whether *job* matches."""
         return (
             (self.type is None or job.type == self.type)
             and (self.state is None or job.state is self.state)
             and (self.tag is None or self.tag in job.tags)
-            and (self.since is None or job.created_at >= self.since)
-            and (self.until is None or job.created_at < self.until)
+            and self.covers(job)
             and (self.priority is None or job.priority == self.priority)
             and (self.group is None or job.group == self.group)
             and (self.fingerprint is None or job.fingerprint == self.fingerprint)
             and (self.worker is None or job.worker == self.worker)
-            and all(_has(job.data, *pair) for pair in self.data.items())
+            and all(_has(job.data, *pair) for pair in (self.data or {}).items())
             and (self.text is None or self._in_data(job, self.text))
             and (self.error is None or self._in_error(job, self.error))
         )
@@ -342,21 +470,18 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def _in_error(job: Job, text: str) -> bool:
-        error = job.error
-        if error is None:
-            return False
-        return text.casefold() in f"{error.kind}: {error.message}".casefold()
+        return job.error is not None and text.casefold() in job.error.summary.casefold()
 
 
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs of one type that failed of the same error."""
+    """Jobs of one type that failed with the same error."""
 
     #: Of the error alone: it is the same in another type.
     fingerprint: str
     type: str
     kind: str
-    #: The first line, as one of them said it; empty for errors too many to be told
-    #: apart.
+    #: The first line of one of their messages; empty for the group of errors that are
+    #: too many to be distinguished.
     message: str
     count: int
     #: When the first and the last of them failed, Unix ms.
@@ -367,46 +492,46 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Errors(msgspec.Struct, frozen=True):
-    """What failed jobs failed of, the most frequent first."""
+    """Error groups of failed jobs, the most frequent first."""
 
     groups: list[ErrorGroup]
-    #: How many groups there are; more than were asked for are not among them.
+    #: How many groups there are, including those beyond the requested number.
     total: int
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
-    """A worker the store knows of."""
+    """A worker, and whether it is alive, lost, paused or stopped."""
 
     name: str
     #: Past this without a heartbeat it counts as lost; of one that stopped, when it
     #: did.  Unix ms.
     deadline: int
     alive: bool
-    #: Runs in its hands.
+    #: How many jobs it runs.
     active: int
-    #: What it said of itself when it last renewed.
+    #: What it reported of itself with its last heartbeat.
     info: dict[str, Any] = {}
-    #: Whether it is told to start nothing new.
+    #: Whether it is to start nothing new.
     paused: bool = False
-    #: Whether it is gone in good order: it deregistered, with nothing in its hands.
+    #: Whether it shut down gracefully: it deregistered, with no jobs running.
     stopped: bool = False
 
     @property
     def lost(self) -> bool:
-        """Whether it is gone without having stopped."""
+        """Whether it disappeared without a graceful shutdown."""
         return not self.alive and not self.stopped
 
     @property
     def trouble(self) -> str | None:
-        """What keeps it from working, other than an outage; None if nothing does."""
+        """What prevents it from working, other than an outage; None if nothing does."""
         text = self.info.get("trouble")
         return text if isinstance(text, str) else None
 
 
 class Stat(msgspec.Struct, frozen=True):
-    """What happened to jobs of one type in one minute, or from one on for an hour."""
+    """Statistics of jobs of one type in one minute, or one hour."""
 
-    #: Unix time in minutes.
+    #: Unix time in minutes; for an hour, its first.
     minute: int
     type: str
     added: int = 0
@@ -414,43 +539,48 @@ class Stat(msgspec.Struct, frozen=True):
     failed: int = 0
     #: Time of all runs that ended as complete, retry or failed, in ms.
     run_ms: int = 0
-    #: How long jobs waited and ran, as workers measured it: see `kue.timings`.
+    #: How long jobs waited and ran, as workers measured it: see `kue.model.histogram`.
     waits: dict[int, int] = {}
     runs: dict[int, int] = {}
 
+    @property
+    def ended(self) -> int:
+        """How many jobs completed or failed."""
+        return self.complete + self.failed
+
 
 class Stacks(NamedTuple):
-    """What a worker was doing when someone asked."""
+    """The stacks of a worker's threads and tasks, written on request."""
 
-    #: When it wrote them down, Unix ms.
+    #: When it wrote them, Unix ms.
     at: int
     text: str
 
 
 class StoreFacts(NamedTuple):
-    """What keeps the jobs."""
+    """Name, version and size of the engine, and its round-trip time."""
 
     #: redis, valkey or sqlite.
     engine: str
     version: str
-    #: What it takes, of all nodes together; None where that is not told.
+    #: Memory of all nodes together, or size of the file; None if it is not reported.
     memory_bytes: int | None
-    #: How long the shortest question took to be answered.
+    #: How long the smallest request took.
     rtt_ms: float
 
 
-#: Answers to those who may not: unauthorized, forbidden, too many requests.
+#: HTTP statuses of a denied request: unauthorized, forbidden, too many requests.
 _REFUSED = frozenset({401, 403, 429})
-#: What a client may do that may change nothing.
+#: Operations that need no right to change jobs.
 _ROUTINE = frozenset(
     {"jobs.add", "jobs.add_many", "kue.add", "vertx.add", "login", "logout"}
 )
 
 
-class Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something someone did, or was not let do: a line of the audit log."""
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An entry of the audit log: an operation that was performed, or was denied."""
 
-    #: Grows with each act; set by the engine.
+    #: Grows with each entry; set by the engine.
     id: int = 0
     #: By the engine's clock, Unix ms; set by the engine.
     at: int = 0
@@ -459,9 +589,9 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     what: str
     #: What it was done to: a job's id, the name of a type.
     target: str = ""
-    #: What was answered, as HTTP has it.
+    #: The HTTP status of the response.
     status: int = 0
-    #: Where it came from.
+    #: The client's address.
     address: str = ""
     detail: str = ""
 
@@ -473,27 +603,27 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "routine" if self.what in _ROUTINE else "acts"
 
 
-class Acts(msgspec.Struct, frozen=True):
-    """Some acts, the newest first, and where the rest begins."""
+class AuditPage(msgspec.Struct, frozen=True):
+    """A page of the audit log, the newest first, and the cursor of the next one."""
 
-    acts: list[Act]
-    #: To be given back for what follows; None at the end.
+    acts: list[AuditEntry]
+    #: Pass it on to get the next page; None at the end.
     cursor: str | None = None
 
     @classmethod
-    def of(cls, found: list[Act], limit: int) -> Acts:
-        """Return up to *limit* of *found*, which has one more if there is more."""
+    def of(cls, found: list[AuditEntry], limit: int) -> AuditPage:
+        """Return up to *limit* of *found*, which has one more if more follow."""
         shown = found[:limit]
         has_more = len(found) > limit and bool(shown)
         return cls(shown, str(shown[-1].id) if has_more else None)
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something `check` found that must not be."""
+    """A violated invariant that `check` found."""
 
-    #: A stable word for the kind of damage, such as ``in-two-states``.
+    #: A stable identifier of the kind of damage, such as ``in-two-states``.
     code: str
-    #: What is wrong with which thing, in a sentence.
+    #: What is wrong, and where, in a sentence.
     message: str
     job_id: int | None = None
     #: What was done, or what ``--repair`` would do; empty when a person must decide.
@@ -502,7 +632,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What `check` looked at and found."""
+    """The report of `check`: how many jobs it checked, and what it found."""
 
     jobs: int
     findings: tuple[Finding, ...]
@@ -510,9 +640,9 @@ class Report(msgspec.Struct, frozen=True):
 
 def grace_gap(lease: int) -> int:
     """
-    Return the gap in tending after which leases get a grace, in ms.
+    Return the gap in maintenance after which leases get a grace period, in ms.
 
-    No longer than a lease: else an outage in between would cost every run.
+    No longer than a lease: otherwise a shorter outage would cost every run.
     """
     return min(GRACE_GAP_MS, max(MIN_GRACE_GAP_MS, lease))
 
@@ -563,22 +693,23 @@ def check_paths(data: dict[str, Any]) -> None:
         if not path or len(path) > MAX_PATH or path.count(".") >= MAX_PATH_STEPS:
             raise ValueError(
                 f"a path of data has 1 to {MAX_PATH} characters and at most "
-                f"{MAX_PATH_STEPS} names; {path[:MAX_PATH]!r} is none"
+                f"{MAX_PATH_STEPS} names; {path[:MAX_PATH]!r} does not fit"
             )
 
 
+def _number(given: int | str) -> int:
+    """Return a priority given as a number, also as text in a query, or by name."""
+    is_number = isinstance(given, str) and given.removeprefix("-").isdecimal()
+    return priority_of(int(given) if is_number else given)
+
+
 def held_by(pause: Pause) -> str:
-    """Return what `Job.held` says of a job that a pause holds back."""
+    """Return the `Job.held` of a job that a pause holds back."""
     return f"paused: {pause.reason}" if pause.reason else "paused"
 
 
-def restarted(now: int) -> Attempt:
-    """Return the line of the story that says a finished job was put back in line."""
-    return Attempt(token="", at=now, outcome="restarted")
-
-
 def _has(data: JSON, path: str, wanted: JSON) -> bool:
-    """Tell whether *data* has *wanted* at the end of *path*."""
+    """Return whether *data* has *wanted* at *path*."""
     for name in path.split("."):
         if isinstance(data, dict) and name in data:
             data = data[name]

@@ -1,4 +1,4 @@
-"""What ``kue worker`` was asked for."""
+"""Options of ``kue worker``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ GRACE_SECONDS = 30.0
 STUCK_SECONDS = 600.0
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that can be said to ``kue worker``; durations are in seconds."""
+class SupervisorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """All options of ``kue worker``; durations are in seconds."""
 
     #: Where the queue is: ``module:attribute`` or ``path/to/file.py:attribute``.
     target: str
     processes: int = 1
-    #: Jobs at once in each process; None leaves it to the tasks.
+    #: Jobs at once per process; None for the slots of each task.
     concurrency: int | None = None
     #: Types to work on, in order; empty means all.
     types: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     #: Bytes of memory after which a child is replaced.
     max_memory: int | None = None
     grace: float = GRACE_SECONDS
-    #: Silence of its event loop after which a child is killed; 0 is never.
+    #: A child whose event loop is blocked for this long is killed; 0 for never.
     stuck_after: float = STUCK_SECONDS
     reload: bool = False
     log_format: LogFormat = "text"

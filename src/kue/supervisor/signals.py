@@ -1,32 +1,31 @@
-"""What signals mean to a supervisor."""
+"""Signals of the supervisor: stop, restart, suspend."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kue.aio.event_loop import on_signals
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
 
-@contextmanager
-def received(
+def handled_signals(
     *,
     stop: Callable[[], None],
     restart: Callable[[], None],
     suspend: Callable[[], None],
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """
-    Call these for signals, for as long as the context lasts.
+    Call these functions for signals, for as long as the context lasts.
 
-    SIGINT and SIGTERM stop, SIGHUP restarts, SIGTSTP (Ctrl-Z) suspends.  A SIGHUP that
-    comes because the terminal was closed stops, too.
+    SIGINT and SIGTERM stop, SIGHUP restarts, SIGTSTP (Ctrl-Z) suspends.  A SIGHUP from
+    a terminal that was closed stops, too.
     """
-    loop = asyncio.get_running_loop()
     terminal = _terminal()
 
     def hang_up() -> None:
@@ -35,19 +34,14 @@ def received(
         else:
             restart()
 
-    actions = {
-        signal.SIGINT: stop,
-        signal.SIGTERM: stop,
-        signal.SIGHUP: hang_up,
-        signal.SIGTSTP: suspend,
-    }
-    for number, action in actions.items():
-        loop.add_signal_handler(number, action)
-    try:
-        yield
-    finally:
-        for number in actions:
-            loop.remove_signal_handler(number)
+    return on_signals(
+        {
+            signal.SIGINT: stop,
+            signal.SIGTERM: stop,
+            signal.SIGHUP: hang_up,
+            signal.SIGTSTP: suspend,
+        }
+    )
 
 
 def _terminal() -> int | None:

@@ -1,4 +1,4 @@
-"""The supervisor: starts children, beats for them, and ends them in order."""
+"""The supervisor: starts children, renews their leases, and stops them cleanly."""
 
 from __future__ import annotations
 
@@ -10,102 +10,133 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from kue.errors import KueError
-from kue.supervisor.banner import banner, record
-from kue.supervisor.beating import Pacemaker
-from kue.supervisor.condition import Examiner
-from kue.supervisor.guard import Guard
-from kue.supervisor.health import health_server
-from kue.supervisor.notify import Notifier
-from kue.supervisor.reporting import Reporter
-from kue.supervisor.signals import received
-from kue.supervisor.staff import Staff
-from kue.supervisor.watch import Watcher
+from kue.aio.tasks import wait_for_first
+from kue.model.errors import KueError
+from kue.model.version import version
+from kue.supervisor.child_lease_renewal import ChildHeartbeats
+from kue.supervisor.child_pool import ChildPool
+from kue.supervisor.health_check import HealthCheck
+from kue.supervisor.health_endpoints import HealthReporter, health_server
+from kue.supervisor.signals import handled_signals
+from kue.supervisor.source_watcher import Reloader
+from kue.supervisor.systemd import SystemdNotifier
+from kue.supervisor.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from typing import Any
 
-    from kue.supervisor.messages import Failure
-    from kue.supervisor.options import Options
+    from kue.supervisor.options import SupervisorOptions
+    from kue.supervisor.protocol import Hello, StartFailed
 
 logger = logging.getLogger(__name__)
 
-#: What `Supervisor.run` returns: all left in order, or not.
-IN_ORDER, NOT_IN_ORDER = 0, 1
+
+def banner(
+    options: SupervisorOptions, hello: Hello, more: Sequence[tuple[str, str]] = ()
+) -> str:
+    """Return the startup message, shown when the first child is up, for people."""
+    facts = [
+        *more,
+        ("store", hello.store),
+        ("", hello.durability),
+        ("processes", _size(options, hello)),
+        *(("" if n else "types", type) for n, type in enumerate(hello.types)),
+        ("stop", f"Ctrl-C or SIGTERM: jobs may end within {options.grace:g} s"),
+        ("", "twice: they are requeued at once"),
+    ]
+    if hello.beats_itself:
+        facts.append(("note", "no other process sees these jobs"))
+    if options.reload:
+        facts.append(("reload", "when a Python file changes"))
+    lines = [f"  {name:<9}  {fact}" for name, fact in facts]
+    return "\n".join([_title(options), *lines])
+
+
+def record(
+    options: SupervisorOptions, hello: Hello, more: Sequence[tuple[str, str]] = ()
+) -> str:
+    """Return the same in one line, for logs."""
+    types = ", ".join(hello.types)
+    extra = "".join(f"; {name}: {fact}" for name, fact in more)
+    return (
+        f"{_title(options)} on {hello.store}: {hello.durability}; "
+        f"{_size(options, hello)}; types: {types}{extra}"
+    )
+
+
+def _title(options: SupervisorOptions) -> str:
+    return f"kue {version()} works on {options.target}"
+
+
+def _size(options: SupervisorOptions, hello: Hello) -> str:
+    jobs = "1 job" if hello.concurrency == 1 else f"{hello.concurrency} jobs"
+    return f"{options.processes} × {jobs} at once"
 
 
 class NotStarted(KueError):
     """No child came up; *detail* is the traceback of the code that failed."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: StartFailed) -> None:
         super().__init__(failure.message)
         self.detail = failure.detail
 
 
 class Supervisor:
-    """
-    What ``kue worker`` does.
-
-    Args:
-        facts: What its greeting says besides: names and values.
-    """
+    """The parent process of ``kue worker``; *facts* are for its startup message."""
 
     def __init__(
-        self, options: Options, *, facts: Sequence[tuple[str, str]] = ()
+        self, options: SupervisorOptions, *, facts: Sequence[tuple[str, str]] = ()
     ) -> None:
         self._options = options
         self._facts = facts
         self._group = asyncio.TaskGroup()
-        self._pacemaker = Pacemaker()
-        self._notifier = Notifier()
-        self._watcher = Watcher(os.getcwd())
-        self._staff = Staff(
-            options, self._pacemaker, self._group, on_failed_start=self._give_up
+        self._heartbeats = ChildHeartbeats()
+        self._notifier = SystemdNotifier()
+        self._reloader = Reloader(os.getcwd())
+        self._pool = ChildPool(
+            options, self._heartbeats, self._group, on_failed_start=self._fail
         )
-        self._examiner = Examiner(self._staff, self._pacemaker)
+        self._health_check = HealthCheck(self._pool, self._heartbeats)
         self._stopping = asyncio.Event()
         self._stops = 0
-        self._failure: Failure | None = None
+        self._failure: StartFailed | None = None
         self._services: set[asyncio.Task[None]] = set()
         self._rolling: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
-        """
-        Return the exit code once every child is gone.
-
-        Raises:
-            NotStarted: The first child did not come up.
-            ConfigError: The health server cannot listen.
-        """
+        """Return the exit code once all children are gone: 0 if all exited cleanly."""
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._pacemaker.close)
+            stack.push_async_callback(self._heartbeats.close)
             await self._prepare(stack)
             async with self._group:
-                self._begin()
+                self._start_services()
                 await self._work()
-                self._end()
+                for service in self._services:
+                    service.cancel()
         if self._failure is not None:
             raise NotStarted(self._failure)
-        return IN_ORDER if self._staff.in_order else NOT_IN_ORDER
+        return 0 if self._pool.is_clean else 1
 
     async def _prepare(self, stack: AsyncExitStack) -> None:
         options = self._options
         if options.health_port is not None:
-            examine = self._examiner.examine
-            server = health_server(options.health_host, options.health_port, examine)
+            check = self._health_check.check
+            server = health_server(options.health_host, options.health_port, check)
             await stack.enter_async_context(server)
         stack.enter_context(
-            received(stop=self.stop, restart=self.restart, suspend=self.suspend)
+            handled_signals(stop=self.stop, restart=self.restart, suspend=self.suspend)
         )
         if options.reload:
-            await self._watcher.begin()
+            await self._reloader.begin()
 
-    def _begin(self) -> None:
-        reporter = Reporter(self._examiner, self._notifier, self._options.health_file)
+    def _start_services(self) -> None:
+        reporter = HealthReporter(
+            self._health_check, self._notifier, self._options.health_file
+        )
         self._serve(reporter.run())
-        self._serve(Guard(self._options, self._staff).run())
-        self._serve(self._greet())
+        self._serve(Watchdog(self._options, self._pool).run())
+        self._serve(self._show_startup_message())
         if self._options.reload:
             self._serve(self._reload())
 
@@ -114,39 +145,35 @@ class Supervisor:
         self._services.add(task)
         return task
 
-    def _end(self) -> None:
-        for service in self._services:
-            service.cancel()
-
     async def _work(self) -> None:
-        working = asyncio.create_task(self._staff.work(), name="kue staff")
-        asking = asyncio.create_task(self._stopping.wait(), name="kue stop")
-        await asyncio.wait([working, asking], return_when=asyncio.FIRST_COMPLETED)
-        asking.cancel()
+        working = asyncio.create_task(self._pool.work(), name="kue child pool")
+        await wait_for_first(working, self._stopping.wait())
         if self._stopping.is_set():
-            self._staff.disband(self._options.grace)
+            self._pool.stop(self._options.grace)
         await working
-        await self._staff.gone()
+        await self._pool.gone()
 
-    # -- what it can be told -----------------------------------------------------
+    # -- signals -----------------------------------------------------------------
 
     def stop(self) -> None:
-        """Leave in order; a second time: hand jobs back at once; a third time: kill."""
+        """Stop gracefully; a second call requeues jobs at once, a third kills."""
         self._stops += 1
         if self._stops == 1:
             logger.info(
-                "stopping: jobs may end within %g s; once more hands them back at once",
+                "stopping: jobs may end within %g s (signal again to requeue them now)",
                 self._options.grace,
             )
             self._notifier.stopping()
-            self._examiner.is_stopping = True
+            self._health_check.is_stopping = True
             self._stopping.set()
         elif self._stops == 2:
-            logger.warning("stopping at once: jobs are handed back; once more kills")
-            self._staff.disband(0)
+            logger.warning(
+                "stopping now: requeueing running jobs (signal again to kill)"
+            )
+            self._pool.stop(0)
         else:
             logger.error("killing every worker process; their jobs will run again")
-            self._staff.kill()
+            self._pool.kill()
 
     def restart(self) -> None:
         """Replace all children, one after the other."""
@@ -157,44 +184,40 @@ class Supervisor:
     async def _roll(self) -> None:
         logger.info("replacing all worker processes, one after the other")
         self._notifier.reloading()
-        is_done = await self._staff.roll()
+        is_done = await self._pool.roll()
         self._notifier.ready()
         if is_done:
             logger.info("all worker processes are replaced")
 
     def suspend(self) -> None:
-        """Do what Ctrl-Z asks for, with all children; go on with them later."""
-        for child in self._staff.children:
-            child.freeze()
+        """Suspend this process and all children, as Ctrl-Z does; later resume them."""
+        for child in self._pool.children:
+            child.signal_all(signal.SIGSTOP)
         os.kill(os.getpid(), signal.SIGSTOP)
-        for child in self._staff.children:
-            child.thaw()
+        for child in self._pool.children:
+            child.signal_all(signal.SIGCONT)
 
-    def _give_up(self, failure: Failure) -> None:
+    def _fail(self, failure: StartFailed) -> None:
         self._failure = failure
         self._stopping.set()
 
     # -- services ----------------------------------------------------------------
 
-    async def _greet(self) -> None:
-        hello = await self._staff.first
+    async def _show_startup_message(self) -> None:
+        hello = await self._pool.first
         if self._options.log_format == "json":
             logger.info("%s", record(self._options, hello, self._facts))
         elif logger.isEnabledFor(logging.INFO):
             text = banner(self._options, hello, self._facts)
-            await asyncio.to_thread(_write, text)
+            await asyncio.to_thread(sys.stderr.write, text + "\n")
         if self._options.reload and hello.folder is not None:
-            await self._watcher.add(hello.folder)
+            await self._reloader.add(hello.folder)
 
     async def _reload(self) -> None:
         while True:
-            changed = await self._watcher.changes()
+            changed = await self._reloader.changes()
             logger.info("%s changed: restarting", _shown(changed))
-            self._staff.reload()
-
-
-def _write(text: str) -> None:
-    sys.stderr.write(text + "\n")
+            self._pool.reload()
 
 
 def _shown(paths: list[str]) -> str:

@@ -1,18 +1,18 @@
-"""Workers: they claim jobs, run their handlers and write down how the runs ended."""
+"""Workers: they claim jobs, run the handlers and settle the runs."""
 
-from kue.worker.active import ActiveJob
-from kue.worker.current import current_job
+from kue.worker.active_job import ActiveJob
+from kue.worker.current_job import current_job
 from kue.worker.executor import Handler
-from kue.worker.loop import Processor
-from kue.worker.threads import Interrupted
-from kue.worker.worker import Plan, Worker
+from kue.worker.lane import Processor
+from kue.worker.pools.threads import Interrupted
+from kue.worker.worker import Worker, WorkerOptions
 
 __all__ = [
     "ActiveJob",
     "Handler",
     "Interrupted",
-    "Plan",
     "Processor",
     "Worker",
+    "WorkerOptions",
     "current_job",
 ]

@@ -1,8 +1,8 @@
 """
-Runs whose ending the store has lost.
+Lost endings: runs whose ending the store has lost.
 
 A fail-over may lose the last writes.  If the end of a run is among them, the store
-takes the job for running, and this worker, which has finished it, keeps renewing the
+still has the job as running, and this worker, which has finished it, keeps renewing the
 lease.  After each loss of the connection the worker compares both and releases such
 jobs.
 """
@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kue.job import State
-from kue.policy import after_lost_ending
-from kue.store.values import MAX_BATCH, Outcome
+from kue.model.job import State
+from kue.model.retry_policy import after_lost_ending
+from kue.store.values import MAX_BATCH, Outcome, PageRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kue.job import Job
-    from kue.outage import Outage
-    from kue.store.base import Store
-    from kue.worker.loop import Loop
+    from kue.model.job import Job
+    from kue.store.contract import Store
+    from kue.worker.shared_context import WorkerState
 
 logger = logging.getLogger(__name__)
 
@@ -34,61 +32,49 @@ CHECK_SECONDS = 1.0
 PATIENCE_SECONDS = 30.0
 
 
-class LostEndings:
-    """Releases jobs that run here according to the store, and that do not."""
+async def release_lost(context: WorkerState) -> None:
+    """Compare each time the connection was lost and is back, until cancelled."""
+    losses = context.store.losses
+    while True:
+        await asyncio.sleep(CHECK_SECONDS)
+        if context.store.losses != losses:
+            losses = context.store.losses
+            await context.store_retry.persist(
+                "lost endings", partial(_compare, context)
+            )
 
-    def __init__(
-        self,
-        store: Store,
-        loops: Sequence[Loop],
-        *,
-        worker: str,
-        outage: Outage,
-    ) -> None:
-        self._store = store
-        self._loops = loops
-        self._worker = worker
-        self._outage = outage
 
-    async def run(self) -> None:
-        """Compare each time the connection was lost and is back, until cancelled."""
-        losses = self._store.losses
+async def _compare(context: WorkerState) -> None:
+    suspects = {job.token for job in await _unknown(context)}
+    if not suspects:
+        return
+    await asyncio.sleep(PATIENCE_SECONDS)
+    lost = [job for job in await _unknown(context) if job.token in suspects]
+    for start in range(0, len(lost), MAX_BATCH):
+        await _release(context.store, lost[start : start + MAX_BATCH])
+
+
+async def _unknown(context: WorkerState) -> list[Job]:
+    """Return the jobs that, according to the store, run here but do not."""
+    found: list[Job] = []
+    for lane in context.lanes:
+        cursor: str | None = None
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
-            if self._store.losses != losses:
-                losses = self._store.losses
-                await self._outage.persist("lost endings", self._compare)
+            page = await context.store.page(
+                PageRequest(State.ACTIVE, lane.type, limit=MAX_BATCH, cursor=cursor)
+            )
+            found += (job for job in page.jobs if job.worker == context.name)
+            cursor = page.cursor
+            if cursor is None:
+                break
+    known = {run.id for lane in context.lanes for run in lane.runs}
+    return [job for job in found if job.id not in known]
 
-    async def _compare(self) -> None:
-        suspects = {job.token for job in await self._unknown()}
-        if not suspects:
-            return
-        await asyncio.sleep(PATIENCE_SECONDS)
-        lost = [job for job in await self._unknown() if job.token in suspects]
-        for start in range(0, len(lost), MAX_BATCH):
-            await self._release(lost[start : start + MAX_BATCH])
 
-    async def _unknown(self) -> list[Job]:
-        """Return the jobs that run here according to the store, and that do not."""
-        found: list[Job] = []
-        for loop in self._loops:
-            cursor: str | None = None
-            while True:
-                page = await self._store.page(
-                    State.ACTIVE, loop.type, limit=MAX_BATCH, cursor=cursor
-                )
-                found += (job for job in page.jobs if job.worker == self._worker)
-                cursor = page.cursor
-                if cursor is None:
-                    break
-        known = {job.id for loop in self._loops for job in loop.runs}
-        return [job for job in found if job.id not in known]
-
-    async def _release(self, jobs: list[Job]) -> None:
-        logger.warning(
-            "the store lost how %d runs ended; releasing jobs %s",
-            len(jobs),
-            ", ".join(str(job.id) for job in jobs),
-        )
-        outcomes = [Outcome(job, after_lost_ending(job)) for job in jobs]
-        await self._store.settle(outcomes)
+async def _release(store: Store, jobs: list[Job]) -> None:
+    logger.warning(
+        "the store lost how %d runs ended; releasing jobs %s",
+        len(jobs),
+        ", ".join(str(job.id) for job in jobs),
+    )
+    await store.settle([Outcome(job, after_lost_ending(job)) for job in jobs])

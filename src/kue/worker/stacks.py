@@ -1,7 +1,7 @@
 """
-What a worker is doing: where each of its jobs, tasks and threads is.
+Stack traces of a worker: of each of its jobs, tasks and threads.
 
-Names of files and functions and lines of code; never the values of variables.
+File names, function names and lines of code; never the values of variables.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from kue.store.values import MAX_STACKS
-from kue.worker.current import CURRENT
+from kue.worker.current_job import CURRENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from contextvars import Context
     from types import FrameType
 
-    from kue.worker.active import ActiveJob
-    from kue.worker.run import Run
+    from kue.worker.active_job import ActiveJob
+    from kue.worker.active_run import ActiveRun
 
 
 def stacks(
     loop: asyncio.AbstractEventLoop,
-    runs: Iterable[Run],
+    runs: Iterable[ActiveRun],
     threads: Mapping[int, Context],
 ) -> str:
     """
-    Return the stacks of all jobs, tasks and threads, as much as is kept of them.
+    Return the stacks of all jobs, tasks and threads, up to about MAX_STACKS letters.
 
     *threads* are those that run handlers, with the context of each.  May be called from
-    any thread, also while *loop* is held.
+    any thread, also while *loop* is blocked.
     """
     text, size = [], 0
     for part in _parts(loop, list(runs), threads):
@@ -45,11 +45,13 @@ def stacks(
 
 
 def _parts(
-    loop: asyncio.AbstractEventLoop, runs: list[Run], threads: Mapping[int, Context]
+    loop: asyncio.AbstractEventLoop,
+    runs: list[ActiveRun],
+    threads: Mapping[int, Context],
 ) -> Iterator[str]:
     tasks = asyncio.all_tasks(loop)
     job_of = {run.task: run for run in runs if run.task is not None}
-    # Those that run jobs first: they are what people look for.
+    # Tasks that run jobs first: they are what people look for.
     for task in sorted(tasks, key=lambda task: (task not in job_of, task.get_name())):
         run = job_of.get(task)
         whose = f"{_job(run)}, task" if run is not None else "task"

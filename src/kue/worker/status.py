@@ -1,57 +1,82 @@
-"""What a worker says of itself to whoever asks the store for workers."""
+"""Status of a worker, sent with heartbeats, and its monitor for a blocked loop."""
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import socket
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kue.version import version
+from kue.aio.loop_monitor import BlockedLoop, LoopMonitor, frame_of
+from kue.model.version import version
+from kue.worker import executor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from kue.worker.active_run import ActiveRun
+    from kue.worker.shared_context import WorkerState
 
-    from kue.outage import Outage
-    from kue.worker.lookout import Lookout
-    from kue.worker.loop import Loop
-
+logger = logging.getLogger(__name__)
 _STATM = Path("/proc/self/statm")
 
 
-class Status:
-    """Collects the facts."""
+class WorkerLoopMonitor(LoopMonitor):
+    """Logs which code blocks the worker's event loop, and remembers the last."""
 
-    def __init__(self, loops: Sequence[Loop], outage: Outage) -> None:
-        self._loops = loops
-        self._outage = outage
+    def __init__(self, limit: float) -> None:
+        super().__init__(self._log, limit=limit)
+        self.where = ""
+
+    def _log(self, blockage: BlockedLoop) -> None:
+        self.where = blockage.where
+        frame, depth = frame_of(blockage.frame, (executor.execute.__code__,))
+        run: ActiveRun | None = frame and frame.f_locals["run"]
+        by_job = "" if run is None else f" by job {run.id} of type {run.type}"
+        logger.warning(
+            "the event loop has been blocked for %.1f s%s at %s; "
+            "use await, a plain function or execution='process'\n%s",
+            blockage.seconds,
+            by_job,
+            blockage.where,
+            "".join(traceback.format_stack(blockage.frame, depth)).rstrip(),
+            extra={"job_id": run.id} if run else None,
+        )
+
+
+class StatusCollector:
+    """Collects the status of this worker and process."""
+
+    def __init__(self, context: WorkerState) -> None:
+        self._context = context
         self._started_at = time.time_ns() // 1_000_000
-        self.lookout: Lookout | None = None
+        self.loop_monitor: WorkerLoopMonitor | None = None
 
     def __call__(self) -> dict[str, Any]:
+        lanes = self._context.lanes
         return {
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "version": version(),
             "started_at": self._started_at,
-            "slots": {loop.type: loop.processor.slots for loop in self._loops},
-            "running": sum(len(loop.runs) for loop in self._loops),
-            "done": sum(loop.done for loop in self._loops),
+            "slots": {lane.type: lane.processor.slots for lane in lanes},
+            "running": sum(len(lane.runs) for lane in lanes),
+            "done": sum(lane.done for lane in lanes),
             "memory": memory(),
-            "trouble": self._outage.trouble,
+            "trouble": self._context.store_retry.trouble,
             **self._health(),
         }
 
     def _health(self) -> dict[str, Any]:
-        if self.lookout is None:
+        if self.loop_monitor is None:
             return {}
         return {
-            "lag_ms": self.lookout.lag_ms,
-            "blocked": self.lookout.count,
-            "blocked_at": self.lookout.where,
+            "lag_ms": self.loop_monitor.lag_ms,
+            "blocked": self.loop_monitor.count,
+            "blocked_at": self.loop_monitor.where,
         }
 
 
@@ -60,7 +85,7 @@ def memory() -> int:
     try:
         pages = int(_STATM.read_text().split()[1])
     except (OSError, ValueError, IndexError):
-        # The most it ever held; better than nothing.
+        # The peak; better than nothing.
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
     return pages * resource.getpagesize()

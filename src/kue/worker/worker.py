@@ -1,4 +1,4 @@
-"""A worker: the loops that run jobs, the beat and the upkeep, from start to stop."""
+"""A worker: its lanes, heartbeat and maintenance, from start to graceful shutdown."""
 
 from __future__ import annotations
 
@@ -9,71 +9,75 @@ import os
 import secrets
 import socket
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 import msgspec
 
-from kue.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
-from kue.job import State
-from kue.names import check_path_name
-from kue.outage import Outage
-from kue.unhandled import warn_of_unhandled
-from kue.worker.budget import Budget
-from kue.worker.capture import captured
-from kue.worker.crew import Crew
-from kue.worker.isolation import Isolation
-from kue.worker.lookout import Lookout
-from kue.worker.loop import LANES, Loop, Processor
-from kue.worker.lost_endings import LostEndings
-from kue.worker.pulse import pulse
-from kue.worker.services import Heart, Meter, Obey, Sleep, StoreCheck, Upkeep
+from kue.aio.retry import MAX_BUGS, StoreRetry
+from kue.aio.tasks import wait_for_first
+from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
+from kue.model.job import State
+from kue.model.names import check_path_name
+from kue.worker.heartbeat import HandleOrder, Heartbeat
+from kue.worker.idle_wait import IdleWait
+from kue.worker.lane import LOOPS_PER_LANE, Lane, LaneContext, Processor
+from kue.worker.log_capture import captured
+from kue.worker.lost_endings import release_lost
+from kue.worker.maintenance import Maintenance, check_store
+from kue.worker.metrics import TimingReporter
+from kue.worker.poison_pills import PoisonPills
+from kue.worker.run_services import RunServices
+from kue.worker.shared_context import Sleep, WorkerState
+from kue.worker.slots import SlotBudget, SlotClaimant
 from kue.worker.stacks import stacks
-from kue.worker.status import Status
-from kue.worker.watch import Watch
+from kue.worker.status import StatusCollector, WorkerLoopMonitor
+from kue.worker.unhandled_types import warn_of_unhandled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from kue.settings import Settings
-    from kue.store.base import Store
+    from kue.model.settings import Settings
+    from kue.store.contract import Store
     from kue.store.values import Outcome
 
 logger = logging.getLogger(__name__)
 
+Ts = TypeVarTuple("Ts")
+
 GRACE_SECONDS = 30.0
 IDLE_GRACE_SECONDS = 1.0
-#: How often a worker that is to end by itself looks whether it is time.
+#: How often a worker that stops by itself checks whether it is done.
 BURST_SECONDS = 0.05
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker is to work."""
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a worker."""
 
-    #: How the store knows it; None for a name of its own.
+    #: Its name in the store; None for a generated one.
     name: str | None = None
     #: How long runs may go on after `Worker.stop`, in seconds.
     grace: float = GRACE_SECONDS
     #: Slots that all types share; None when each has its own.
     concurrency: int | None = None
-    #: Types that share slots get them in the order given, not each its share.
+    #: Types that share slots get them in the order given, not by weight.
     strict: bool = False
     #: Stop when there is nothing left to do.
     burst: bool = False
     #: Stop after this many runs.
     max_jobs: int | None = None
-    #: Another process beats for this one.
+    #: Another process renews the lease of this one.
     supervised: bool = False
 
 
 class Worker:
-    """Runs jobs until it is stopped; no other loop of it has an exit."""
+    """Runs jobs until it is stopped; nothing else ends its loops."""
 
     def __init__(
         self,
         store: Store,
         processors: Sequence[Processor],
         settings: Settings,
-        plan: Plan = Plan(),  # noqa: B008 - frozen
+        options: WorkerOptions = WorkerOptions(),  # noqa: B008 - frozen
         *,
         on_failed: Callable[[Outcome], None] | None = None,
         sleep: Sleep = asyncio.sleep,
@@ -83,38 +87,30 @@ class Worker:
                 "there is nothing to work on: register a handler with @q.task or "
                 "q.process(type, n, handler) first"
             )
-        self.name = check_path_name(
-            plan.name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}",
-            what="worker name",
-        )
+        self.name = check_path_name(options.name or _new_name(), what="worker name")
         self.processors = tuple(processors)
         self._store = store
+        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS)
         self._settings = settings
-        self._plan = plan
+        self._options = options
         self._on_failed = on_failed
-        self._sleep = sleep
-        self._outage = Outage(store.name)
-        self._loops = [
-            Loop(
-                store,
-                processor,
-                worker=self.name,
-                lease=settings.lease,
-                outage=self._outage,
-            )
-            for processor in processors
-        ]
-        self.status = Status(self._loops, self._outage)
+        self._lanes: list[Lane] = []
+        self._context = WorkerState(
+            self.name, store, self._store_retry, settings, self._lanes, sleep
+        )
+        self.status = StatusCollector(self._context)
         self._stopping = asyncio.Event()
-        #: Stopping is not to take any longer.
-        self._hurried = asyncio.Event()
+        #: Stop now, without further grace.
+        self._stopping_now = asyncio.Event()
         self._ended = asyncio.Event()
-        #: A loop has nothing more to do for the moment.
-        self._rested = asyncio.Event()
-        #: Someone ordered it to stop, and nobody is to take its place.
-        self.is_dismissed = False
-        #: Called then, instead of `stop`, where somebody else counts the grace.
-        self.on_dismissed: Callable[[], None] | None = None
+        #: What ended one of its tasks, and so stopped the worker.
+        self._bug: Exception | None = None
+        #: A lane has no work for the moment.
+        self._became_idle = asyncio.Event()
+        #: It was ordered to stop through the store, and is not to be replaced.
+        self.is_ordered_to_stop = False
+        #: Called then, instead of `stop`, where the supervisor counts the grace.
+        self.on_stop_order: Callable[[], None] | None = None
 
     @property
     def is_stopping(self) -> bool:
@@ -122,57 +118,60 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """How many jobs are in hand."""
-        return sum(len(loop.runs) for loop in self._loops)
+        """How many jobs are running."""
+        return sum(len(lane.runs) for lane in self._lanes)
 
     @property
-    def _in_hand(self) -> int:
-        return self.running + self._unwritten
+    def _unfinished(self) -> int:
+        return self.running + self._unsettled
 
     @property
-    def _unwritten(self) -> int:
-        return sum(loop.unsettled for loop in self._loops)
+    def _unsettled(self) -> int:
+        return sum(lane.unsettled for lane in self._lanes)
 
     def stop(self) -> None:
         """
-        Take no more jobs; `run` returns once those in hand have ended.
+        Claim no more jobs; `run` returns once the running ones have ended.
 
-        After the grace they are handed back, without spending an attempt.  Said a
-        second time, they are handed back at once.
+        After the grace they are requeued, without spending an attempt.  A second call
+        requeues them at once.
         """
         if self.is_stopping:
-            self._hand_back()
-            self._hurried.set()
-        for loop in self._loops:
-            loop.stop()
+            self._requeue_all()
+            self._stopping_now.set()
+        for lane in self._lanes:
+            lane.stop()
         self._stopping.set()
 
-    def dismiss(self) -> None:
-        """Stop because someone ordered it; said twice, nothing is hurried."""
-        if self.is_dismissed:
+    def handle_stop_order(self) -> None:
+        """Stop because of an order through the store; a second order does nothing."""
+        if self.is_ordered_to_stop:
             return
-        logger.info("worker %s is ordered to stop", self.name)
-        self.is_dismissed = True
-        if self.on_dismissed is not None:
-            self.on_dismissed()
+        logger.info("worker %s was ordered to stop", self.name)
+        self.is_ordered_to_stop = True
+        if self.on_stop_order is not None:
+            self.on_stop_order()
         elif not self.is_stopping:
             self.stop()
 
     async def run(self) -> None:
         """
-        Work until `stop`.  Cancelling it hands everything back at once.
+        Work until `stop`.  Cancelling it requeues all running jobs at once.
 
         Raises:
             StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
+            Exception: A bug stopped the worker, as `stop` does.
         """
         try:
-            # A store that is away is waited for by everything that needs it; one that
-            # is not fit should be heard of at once.
+            # Everything that needs the store waits while it is unavailable; a store
+            # that is not fit must raise at once.
             with contextlib.suppress(StoreUnavailable, StoreFull):
                 await self._store.open()
             await self._work()
         finally:
             self._ended.set()
+        if self._bug is not None:
+            raise self._bug
 
     async def ended(self) -> None:
         """Return once `run` is over."""
@@ -181,229 +180,233 @@ class Worker:
     async def _work(self) -> None:
         logger.info("worker %s started on %s", self.name, self._store.name)
         async with AsyncExitStack() as stack:
-            crew = Crew(self._store, self._settings.url)
-            stack.push_async_callback(crew.close)
-            obey = self._obedience(crew)
-            stack.push_async_callback(self._leave)
-            meter = Meter(self._store, self._loops, sleep=self._sleep)
-            stack.push_async_callback(meter.close)
-            upkeep = self._upkeep()
-            heart = self._heart(obey, upkeep)
-            if not self._plan.supervised:
-                lease = self._settings.lease
-                beating = pulse(self._store, self.name, lease, heart.silence, obey)
-                await stack.enter_async_context(beating)
+            run_services = RunServices(self._store, self._settings.url)
+            stack.push_async_callback(run_services.close)
+            idle_wait, poison_pills = self._build_lanes(run_services)
+            handle_order = self._order_handler(run_services)
+            stack.push_async_callback(self._deregister)
+            timings = TimingReporter(self._context)
+            stack.push_async_callback(timings.close)
+            maintenance = Maintenance(self._context)
+            heartbeat = Heartbeat(
+                self._context,
+                info=self.status,
+                handle_order=handle_order,
+                on_overdue=maintenance.wake,
+            )
+            if not self._options.supervised:
+                await stack.enter_async_context(heartbeat.thread())
             if self._settings.capture:
                 stack.enter_context(captured())
-            self._look_out(stack)
+            self._start_loop_monitor(stack)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            await self._live(group, crew, heart, upkeep, meter)
+            # These run until all runs are settled.
+            services = [
+                self._start(group, "heartbeat", heartbeat.run),
+                self._start(group, "maintenance", maintenance.run),
+                self._start(group, "timings", timings.run),
+                self._start(group, "store check", check_store, self._context),
+                self._start(group, "lost endings", release_lost, self._context),
+            ]
+            await self._run_lanes(group, idle_wait, poison_pills, services)
         logger.info("worker %s stopped", self.name)
 
-    def _look_out(self, stack: AsyncExitStack) -> None:
+    def _start_loop_monitor(self, stack: AsyncExitStack) -> None:
         limit = self._settings.blocked
         if limit:
-            lookout = self.status.lookout = Lookout(limit / 1000)
-            lookout.start()
-            stack.callback(lookout.stop)
+            loop_monitor = self.status.loop_monitor = WorkerLoopMonitor(limit / 1000)
+            loop_monitor.start()
+            stack.callback(loop_monitor.stop)
 
-    async def _live(
+    def _start(
         self,
         group: asyncio.TaskGroup,
-        crew: Crew,
-        heart: Heart,
-        upkeep: Upkeep,
-        meter: Meter,
+        name: str,
+        run: Callable[[*Ts], Coroutine[Any, Any, None]],
+        *args: *Ts,
+    ) -> asyncio.Task[None]:
+        work = self._stop_on_bug(name, run, *args)
+        return group.create_task(work, name=f"kue {name}")
+
+    async def _stop_on_bug(
+        self, name: str, run: Callable[[*Ts], Coroutine[Any, Any, None]], *args: *Ts
     ) -> None:
-        watch, isolation = self._join(crew)
-        lanes = [
-            group.create_task(loop.lane(), name=f"kue {loop.type} {number}")
-            for loop in self._loops
-            for number in range(LANES)
+        """Stop the worker if *run* fails; what else it does goes on until then."""
+        try:
+            await run(*args)
+        except Exception as exc:
+            logger.critical("worker %s stops: %s failed: %r", self.name, name, exc)
+            self._bug = self._bug or exc
+            if not self.is_stopping:
+                self.stop()
+
+    async def _run_lanes(
+        self,
+        group: asyncio.TaskGroup,
+        idle_wait: IdleWait,
+        poison_pills: PoisonPills,
+        services: list[asyncio.Task[None]],
+    ) -> None:
+        loops = [
+            self._start(group, f"{lane.type} {number}", lane.run_loop)
+            for lane in self._lanes
+            for number in range(LOOPS_PER_LANE)
         ]
-        patience = self._settings.lease / 1000
-        unhandled = warn_of_unhandled(self._store, patience, self._sleep)
-        scouts = [
-            group.create_task(unhandled, name="kue unhandled types"),
-            group.create_task(watch.run(), name="kue watch"),
-            group.create_task(self._retire(), name="kue retirement"),
-        ]
-        check = StoreCheck(self._store, outage=self._outage)
-        lost = LostEndings(
-            self._store, self._loops, worker=self.name, outage=self._outage
-        )
-        services = [
-            group.create_task(heart.run(), name="kue beat"),
-            group.create_task(upkeep.run(), name="kue upkeep"),
-            group.create_task(meter.run(), name="kue meter"),
-            group.create_task(check.run(), name="kue store check"),
-            group.create_task(lost.run(), name="kue lost endings"),
+        # These end when the worker is stopped, before the runs.
+        helpers = [
+            self._start(
+                group,
+                "unhandled types",
+                warn_of_unhandled,
+                self._store,
+                self._context.lease_seconds,
+                self._context.sleep,
+            ),
+            self._start(group, "idle wait", idle_wait.run),
+            self._start(group, "stop when done", self._stop_when_done),
         ]
         grace = 0.0
         try:
             await self._stopping.wait()
-            grace = self._plan.grace
+            grace = self._options.grace
         finally:
-            # Also when we are cancelled: leaving jobs to their lease would be slower.
-            for loop in self._loops:
-                loop.stop()
-            _cancel(scouts)
-            await self._wind_down(lanes, grace)
-            isolation.close()
-            watch.call_off()
-            # The last to go: until here our jobs must not be taken from us.
+            # Also when cancelled: waiting for the lease to run out would be slower.
+            for lane in self._lanes:
+                lane.stop()
+            _cancel(helpers)
+            await self._drain(loops, grace)
+            poison_pills.close()
+            idle_wait.cancel()
+            # The last to end: until here our jobs must not be reclaimed.
             _cancel(services)
 
-    def _join(self, crew: Crew) -> tuple[Watch, Isolation]:
-        budget = Budget(
-            [loop.claimant for loop in self._loops],
-            total=self._plan.concurrency,
-            runs=self._plan.max_jobs,
-            strict=self._plan.strict,
+    def _build_lanes(self, run_services: RunServices) -> tuple[IdleWait, PoisonPills]:
+        claimants = [SlotClaimant(one.slots, one.weight) for one in self.processors]
+        budget = SlotBudget(
+            claimants,
+            total=self._options.concurrency,
+            runs=self._options.max_jobs,
+            strict=self._options.strict,
         )
-        watch = Watch(
-            self._store,
-            self._loops,
-            self._outage,
-            self._rested,
-            worker=self.name,
-            lease=self._settings.lease,
-            claims=not budget.is_tight and self._plan.max_jobs is None,
+        idle_wait = IdleWait(
+            self._context,
+            self._became_idle,
+            claims=not budget.is_tight and self._options.max_jobs is None,
         )
-        isolation = Isolation(self._store, self._loops, self._outage, watch.interrupt)
-        for loop in self._loops:
-            loop.join(
-                crew,
-                budget,
-                isolation,
-                on_rest=self._rested.set,
-                on_freed=self._look_again if budget.is_tight else _nothing,
-                on_paused=watch.interrupt,
-                on_failed=self._on_failed,
-            )
-        return watch, isolation
+        poison_pills = PoisonPills(self._context, idle_wait.interrupt)
+        context = LaneContext(
+            worker=self._context,
+            run_services=run_services,
+            budget=budget,
+            poison_pills=poison_pills,
+            on_idle=self._became_idle.set,
+            on_freed=self._look_again if budget.is_tight else _nothing,
+            on_paused=idle_wait.interrupt,
+            on_failed=self._on_failed,
+        )
+        # Idle wait and poison pills have the same list: lanes and they need each other.
+        self._lanes += [
+            Lane(processor, claimant, context)
+            for processor, claimant in zip(self.processors, claimants, strict=True)
+        ]
+        return idle_wait, poison_pills
 
     def _look_again(self) -> None:
-        for loop in self._loops:
-            loop.look_again()
+        for lane in self._lanes:
+            lane.look_again()
 
-    async def _retire(self) -> None:
-        """Stop when there is nothing left to do, if that is the plan."""
-        if not self._plan.burst and self._plan.max_jobs is None:
+    async def _stop_when_done(self) -> None:
+        """Stop when there is nothing left to do, if the options ask for it."""
+        if not self._options.burst and self._options.max_jobs is None:
             return
         while not self._is_spent and not await self._is_drained():
-            await self._sleep(BURST_SECONDS)
+            await self._context.sleep(BURST_SECONDS)
         self.stop()
 
     @property
     def _is_spent(self) -> bool:
-        """Whether all runs that there may be have begun."""
-        most = self._plan.max_jobs
-        return most is not None and sum(loop.begun for loop in self._loops) >= most
+        """Whether as many runs have begun as `max_jobs` allows."""
+        most = self._options.max_jobs
+        return most is not None and sum(lane.begun for lane in self._lanes) >= most
 
     async def _is_drained(self) -> bool:
-        if not self._plan.burst or not all(loop.is_at_rest for loop in self._loops):
+        if not self._options.burst or not all(lane.is_idle for lane in self._lanes):
             return False
-        counts = await self._outage.persist("burst", self._store.count)
-        # A limit may hold back what waits; it is work all the same.
+        counts = await self._store_retry.persist("burst", self._store.count)
+        # A limit may hold back waiting jobs; they are work all the same.
         waiting = {name for name, count in counts.items() if count[State.WAITING]}
-        pauses = await self._outage.persist("burst", self._store.paused)
+        pauses = await self._store_retry.persist("burst", self._store.paused)
         paused = {pause.type for pause in pauses if pause.worker is None}
         if None in paused:
             return True
-        return not waiting & {loop.type for loop in self._loops} - paused
+        return not waiting & {lane.type for lane in self._lanes} - paused
 
-    async def _wind_down(self, lanes: list[asyncio.Task[None]], grace: float) -> None:
-        """Let runs end, hand back the others, write down how all of them ended."""
-        # With empty hands there is only a claim on its way; a store that is away must
-        # not keep us for it.
-        patience = grace if self._in_hand else IDLE_GRACE_SECONDS
-        working = await self._still_working(lanes, patience)
+    async def _drain(self, loops: list[asyncio.Task[None]], grace: float) -> None:
+        """Let runs end, requeue the others, settle all of them."""
+        # Without runs there is only a claim in flight; an unavailable store must not
+        # delay us for that.
+        timeout = grace if self._unfinished else IDLE_GRACE_SECONDS
+        working = await self._still_working(loops, timeout)
         if working:
-            self._hand_back()
-            # Past its lease the store takes everything back by itself.
-            lease = self._settings.lease / 1000
-            patience = lease if self._in_hand else IDLE_GRACE_SECONDS
-            _, working = await asyncio.wait(working, timeout=patience)
-        if working and self._in_hand:
-            self._give_up()
+            self._requeue_all()
+            # After the lease the store reclaims everything by itself.
+            lease = self._context.lease_seconds
+            timeout = lease if self._unfinished else IDLE_GRACE_SECONDS
+            _, working = await asyncio.wait(working, timeout=timeout)
+        if working and self._unfinished:
+            # Running a job twice is better than losing it: the store will reclaim it.
+            logger.error(
+                "worker %s leaves %d jobs running and %d outcomes unwritten; "
+                "the jobs will run again",
+                self.name,
+                self.running,
+                self._unsettled,
+            )
         _cancel(working)
 
     async def _still_working(
-        self, lanes: list[asyncio.Task[None]], seconds: float
+        self, loops: list[asyncio.Task[None]], seconds: float
     ) -> set[asyncio.Task[None]]:
-        """Return the lanes that work after *seconds*, or when we are told to hurry."""
-        waits = [
-            asyncio.create_task(asyncio.wait(lanes), name="kue lanes end"),
-            asyncio.create_task(self._hurried.wait(), name="kue hurry"),
-        ]
-        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        _cancel(waits)
-        return {lane for lane in lanes if not lane.done()}
-
-    def _hand_back(self) -> None:
-        for loop in self._loops:
-            loop.hand_back()
-
-    def _give_up(self) -> None:
-        # It is worse to lose a job than to run it twice: the store will hand these on.
-        logger.error(
-            "worker %s leaves %d jobs running and %d outcomes unwritten; "
-            "the jobs will run again",
-            self.name,
-            self.running,
-            self._unwritten,
+        """Return the loops still running after *seconds*, or after a second `stop`."""
+        await wait_for_first(
+            asyncio.wait(loops), self._stopping_now.wait(), timeout=seconds
         )
+        return {loop for loop in loops if not loop.done()}
 
-    async def _leave(self) -> None:
+    def _requeue_all(self) -> None:
+        for lane in self._lanes:
+            lane.requeue_all()
+
+    async def _deregister(self) -> None:
         try:
             await self._store.leave(self.name)
         except StoreError as exc:
             logger.warning("worker %s could not deregister: %s", self.name, exc)
 
-    def _obedience(self, crew: Crew) -> Obey:
-        """Return what does as it is ordered, in whichever thread it hears of it."""
+    def _order_handler(self, run_services: RunServices) -> HandleOrder:
+        """Return the function that handles orders, whichever thread receives them."""
         loop = asyncio.get_running_loop()
 
-        async def obey(store: Store, order: str) -> None:
+        async def handle_order(store: Store, order: str) -> None:
             if order == "stop":
-                loop.call_soon_threadsafe(self.dismiss)
+                loop.call_soon_threadsafe(self.handle_stop_order)
             elif order == "stacks":
-                runs = [run for one in self._loops for run in one.in_hand]
-                text = stacks(loop, runs, crew.threads.contexts())
+                runs = [run for lane in self._lanes for run in lane.runs]
+                text = stacks(loop, runs, run_services.threads.contexts())
                 try:
                     await store.write_stacks(self.name, text)
                 except StoreError as exc:
-                    logger.warning("the stacks could not be written down: %s", exc)
+                    logger.warning("the stacks could not be written: %s", exc)
 
-        return obey
+        return handle_order
 
-    def _heart(self, obey: Obey, upkeep: Upkeep) -> Heart:
-        return Heart(
-            self._store,
-            self._loops,
-            worker=self.name,
-            lease=self._settings.lease,
-            outage=self._outage,
-            info=self.status,
-            sleep=self._sleep,
-            obey=obey,
-            on_overdue=upkeep.wake,
-            strict=self._settings.strict_lease,
-        )
 
-    def _upkeep(self) -> Upkeep:
-        return Upkeep(
-            self._store,
-            keep=self._settings.keep,
-            lease=self._settings.lease,
-            outage=self._outage,
-            sleep=self._sleep,
-        )
+def _new_name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
 
 
 def _nothing() -> None:
-    """Nobody waits for slots of others."""
+    """No lane waits for slots of others."""
 
 
 def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:

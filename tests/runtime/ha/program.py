@@ -11,7 +11,7 @@ import asyncio
 import sys
 
 from kue.bus import EventBus
-from kue.cluster.redis import RedisCluster
+from kue.bus.redis import RedisCluster
 from kue.runtime import HA, Runtime
 from tests.bus.nodes import BEAT
 from tests.bus.program import say
@@ -20,7 +20,7 @@ from tests.runtime.ha.diary import DIARY
 
 async def live(role: str, url: str, prefix: str, name: str) -> None:
     group, quorum, lease = name.split(",")
-    bus = EventBus(RedisCluster(url, prefix=prefix, beat=BEAT, lease=float(lease)))
+    bus = EventBus(RedisCluster(url, prefix=prefix, heartbeat=BEAT, lease=float(lease)))
     ha = HA(group=group, quorum=int(quorum), grace=0.2)
     async with Runtime(bus=bus, ha=ha) as runtime:
         if role == "deploy":

@@ -3,64 +3,53 @@
 from __future__ import annotations
 
 import sys
-import uuid
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from kue.bus import EventBus, LocalCluster
-from kue.bus.local import LocalNode
-from kue.cluster.redis import RedisCluster
-from kue.errors import BadPayload, StoreUnavailable
-from kue.runtime import HA, Runtime, UnknownDeployment
-from kue.runtime.ha import failover
+from kue.bus import ClusterManager, EventBus, LocalCluster
+from kue.bus.failover_duties import AssignmentResult, Assignments
+from kue.bus.local_cluster import LocalNode
+from kue.bus.redis import RedisCluster
+from kue.model.errors import BadPayload, StoreUnavailable
+from kue.runtime import HA, Runtime, UnknownDeployment, failover
 from tests.bus.nodes import BEAT
 from tests.runtime.ha import verticles
 from tests.runtime.ha.verticles import PARENT, PICKY, WITNESS, Witness
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from kue.bus import ClusterManager
-    from kue.bus.roster import Entry, Roster
-    from tests.support.servers import RedisServer
+from tests.support.patience import until
+from tests.support.servers import RedisServer
 
 #: Seconds; a loaded machine takes its time.
 PATIENCE = 40.0
 
 
-class Group:
+class Group(AsyncExitStack):
     """Runtimes that find each other; some die, all are closed in the end."""
 
-    def __init__(self, url: str, prefix: str) -> None:
+    def __init__(self, url: str = "", prefix: str = "") -> None:
+        super().__init__()
         self._url = url
         self._prefix = prefix
         self._local = LocalCluster()
-        self._stack = AsyncExitStack()
 
     async def join(self, *, group: str = "a", quorum: int = 1) -> Runtime:
-        runtime = Runtime(
-            bus=EventBus(self._manager()),
-            ha=HA(group=group, quorum=quorum, grace=0.1),
-        )
-        return await self._stack.enter_async_context(runtime)
+        ha = HA(group=group, quorum=quorum, grace=0.1)
+        runtime = Runtime(bus=EventBus(self._manager()), ha=ha)
+        return await self.enter_async_context(runtime)
 
     def _manager(self) -> ClusterManager:
         if not self._url:
             return self._local.manager()
         # None that lives is to be taken for dead, however slow the machine is.
-        return RedisCluster(self._url, prefix=self._prefix, beat=BEAT, lease=20)
-
-    async def close(self) -> None:
-        await self._stack.aclose()
+        return RedisCluster(self._url, prefix=self._prefix, heartbeat=BEAT, lease=20)
 
 
 class Cut:
     """A roster that cannot be reached, until it is mended."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Assignments) -> None:
         self._roster = roster
         self.is_cut = True
 
@@ -73,27 +62,20 @@ class Cut:
         raise StoreUnavailable("cut off")
 
 
-@pytest.fixture
-def prefix() -> str:
-    return f"ha-{uuid.uuid4().hex[:12]}"
-
-
 @pytest.fixture(params=["local", "redis"])
 async def group(request: pytest.FixtureRequest, prefix: str) -> AsyncIterator[Group]:
     url = ""
     if request.param == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
         url = server.url
-    group = Group(url, prefix)
-    yield group
-    await group.close()
+    async with Group(url, prefix) as group:
+        yield group
 
 
 @pytest.fixture
-async def local(prefix: str) -> AsyncIterator[Group]:
-    group = Group("", prefix)
-    yield group
-    await group.close()
+async def local() -> AsyncIterator[Group]:
+    async with Group() as group:
+        yield group
 
 
 @pytest.fixture(autouse=True)
@@ -104,9 +86,13 @@ def nothing_runs() -> Iterator[None]:
     assert verticles.running == [], "something still runs"
 
 
-def node_of(runtime: Runtime) -> str:
+def bus_of(runtime: Runtime) -> EventBus:
     assert runtime.bus is not None
-    return runtime.bus.node
+    return runtime.bus
+
+
+def node_of(runtime: Runtime) -> str:
+    return bus_of(runtime).node
 
 
 def where() -> list[str]:
@@ -121,17 +107,16 @@ async def runs_on(*runtimes: Runtime) -> None:
 
 def cut_off(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Cut:
     """Have its roster out of reach until it is mended."""
-    monkeypatch.setattr(failover, "AWAY_SECONDS", 0)
+    monkeypatch.setattr(failover, "UNREACHABLE_SECONDS", 0)
     assert runtime._failover is not None
-    cut = Cut(runtime._failover._roster)
-    runtime._failover._roster = cut
+    cut = Cut(runtime._failover._assignments)
+    runtime._failover._assignments = cut
     return cut
 
 
 def take_for_dead(runtime: Runtime) -> LocalNode:
     """Have the others believe that it died, while it goes on."""
-    assert runtime.bus is not None
-    cluster = runtime.bus.cluster
+    cluster = bus_of(runtime).cluster
     assert isinstance(cluster, LocalNode)
     cluster.vanish()
     return cluster
@@ -191,8 +176,7 @@ async def test_one_that_was_taken_for_dead_gives_up_what_others_took(
     cluster = take_for_dead(a)
     await runs_on(a, b)
 
-    assert a.bus is not None
-    await cluster.join(a.bus)
+    await cluster.join(bus_of(a))
 
     await runs_on(b)
     await until(lambda: a.deployments == ())
@@ -204,8 +188,7 @@ async def test_one_that_nobody_took_over_from_goes_on(local: Group) -> None:
     [before] = verticles.running
 
     cluster = take_for_dead(a)
-    assert a.bus is not None
-    await cluster.join(a.bus)
+    await cluster.join(bus_of(a))
     b = await local.join()
     await runs_on(a)
 
@@ -336,7 +319,7 @@ async def test_a_node_that_is_cut_off_goes_on_where_one_is_enough(
     await until(lambda: "can be reached again" in caplog.text, seconds=PATIENCE)
 
     assert where() == [node_of(a)]
-    assert "runs here now" not in caplog.text
+    assert "runs on this node now" not in caplog.text
 
 
 async def test_what_cannot_be_written_down_is_not_deployed(
@@ -345,10 +328,10 @@ async def test_what_cannot_be_written_down_is_not_deployed(
     """The call may have arrived, and only its answer been lost."""
     a = await local.join()
     assert a._failover is not None
-    roster = a._failover._roster
+    roster = a._failover._assignments
     enter = roster.enter
 
-    async def enter_unheard(duty_id: str, record: bytes) -> Entry:
+    async def enter_unheard(duty_id: str, record: bytes) -> AssignmentResult:
         await enter(duty_id, record)
         raise StoreUnavailable("cut off")
 
@@ -375,7 +358,7 @@ async def test_a_node_that_cannot_say_that_it_leaves_closes_all_the_same(
     await a.close()
 
     assert where() == []
-    assert "was not told that this node leaves" in caplog.text
+    assert "could not be notified that this node leaves" in caplog.text
 
 
 async def test_only_what_has_a_name_fails_over(local: Group) -> None:
@@ -392,20 +375,20 @@ async def test_nothing_but_a_verticle_is_called_and_nothing_imported(
     """Whoever can write the record must not have anything else run."""
     sys.modules.pop("this", None)
     a = await local.join()
-    with pytest.raises(ValueError, match="no subclass of Verticle"):
+    with pytest.raises(ValueError, match="not a subclass of Verticle"):
         await a.deploy("os:abort", ha=True)
     b = await local.join()
-    assert b.bus is not None
-    assert b.bus.cluster is not None
-    roster = b.bus.cluster.roster("a")
+    cluster = bus_of(b).cluster
+    assert cluster is not None
+    roster = cluster.roster("a")
     for number, name in enumerate(("os:abort", "this:Zen", "7")):
         await roster.enter(f"{number}", f'{{"verticle":"{name}"}}'.encode())
     await roster.enter("3", b'{"verticle":7}')
 
     wanted = [
-        "os:abort is no verticle of this program",
-        "this:Zen is no verticle of this program",
-        "7 is no verticle of this program",
+        "os:abort is not a verticle of this program",
+        "this:Zen is not a verticle of this program",
+        "7 is not a verticle of this program",
         "the verticle 3 cannot be read",
     ]
     await until(lambda: all(it in caplog.text for it in wanted), seconds=PATIENCE)
@@ -422,7 +405,7 @@ async def test_a_child_does_not_fail_over(local: Group) -> None:
 async def test_what_fails_over_has_a_config_of_limited_size(local: Group) -> None:
     a = await local.join()
 
-    with pytest.raises(BadPayload, match="what fails over has"):
+    with pytest.raises(BadPayload, match="the limit for failover"):
         await a.deploy(WITNESS, config={"big": "x" * 100_000}, ha=True)
 
 
@@ -451,8 +434,7 @@ async def test_a_clustered_runtime_is_a_node(
         Runtime.clustered(url, prefix=prefix, loops=1) as a,
         Runtime.clustered(url, prefix=prefix, ha=True, quorum=1) as b,
     ):
-        assert a.bus is not None
-        await until(lambda: len(a.bus.nodes) == 2)  # type: ignore[union-attr]
+        await until(lambda: len(bus_of(a).nodes) == 2)
         await b.deploy(WITNESS, ha=True)
         assert where() == [node_of(b)]
         await (await a.shared.counter("visits")).increment_and_get()

@@ -6,20 +6,15 @@ import asyncio
 import logging
 import time
 import uuid
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 import pytest
+import redis
 
 from tests.faults.processes import Process
+from tests.support.patience import until
 from tests.support.servers import RedisServer
-from tests.unit.patience import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    import redis
 
 logger = logging.getLogger(__name__)
 
@@ -30,29 +25,23 @@ PATIENCE = 40.0
 LEASE = 20.0
 
 
-class Village:
+class Village(AsyncExitStack):
     """Nodes in processes of their own, and the diaries of what they run."""
 
     def __init__(self, server: RedisServer) -> None:
+        super().__init__()
         self.server = server
         self.prefix = f"ha-{uuid.uuid4().hex[:12]}"
-        self.client: redis.Redis = server.client()
+        self.client: redis.Redis = self.enter_context(server.client())
         self.processes: dict[str, Process] = {}
-        self._stack = AsyncExitStack()
 
     async def start(
         self, role: str, *, group: str = "a", quorum: int = 1, lease: float = LEASE
     ) -> str:
         """Start a node; return its name."""
-        process = await self._stack.enter_async_context(
-            Process(
-                role,
-                self.server.url,
-                self.prefix,
-                f"{group},{quorum},{lease}",
-                program=PROGRAM,
-            )
-        )
+        where = (self.server.url, self.prefix, f"{group},{quorum},{lease}")
+        process = Process(role, *where, program=PROGRAM)
+        await self.enter_async_context(process)
         node = await process.line()
         self.processes[node] = process
         return node
@@ -82,10 +71,6 @@ class Village:
         held = self.client.hgetall(f"{root}:holders")
         return sorted(text(node) for node in held.values())
 
-    async def close(self) -> None:
-        await self._stack.aclose()
-        self.client.close()
-
 
 def text(value: bytes | str) -> str:
     return value if isinstance(value, str) else value.decode()
@@ -93,17 +78,8 @@ def text(value: bytes | str) -> str:
 
 @pytest.fixture
 async def village(redis_server: RedisServer) -> AsyncIterator[Village]:
-    village = Village(redis_server)
-    yield village
-    await village.close()
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[RedisServer]:
-    """A Redis that only this test uses, and may restart."""
-    server = RedisServer(tmp_path)
-    yield server
-    server.stop()
+    async with Village(redis_server) as village:
+        yield village
 
 
 def up(*nodes: str) -> list[str]:
@@ -224,18 +200,15 @@ async def test_a_node_that_leaves_takes_its_verticle_with_it(village: Village) -
 
 async def test_a_restart_of_redis_moves_nothing(own_redis: RedisServer) -> None:
     """It keeps nothing on disk: what runs is written down anew, and goes on."""
-    village = Village(own_redis)
-    try:
+    async with Village(own_redis) as village:
         first = await village.start("deploy")
         second = await village.start("wait")
 
         own_redis.kill()
         await asyncio.to_thread(own_redis.restart)
-        village.client = own_redis.client()
+        village.client = village.enter_context(own_redis.client())
         await until(lambda: village.holders() == [first], seconds=PATIENCE)
 
         # The diary is lost with the rest; what follows is all that happened since.
         await village.kill(first)
         await village.says(*up(second))
-    finally:
-        await village.close()

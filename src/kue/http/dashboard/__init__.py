@@ -1,11 +1,11 @@
 """
-The dashboard: one page of HTML, and modules that browsers load as they are.
+Dashboard: one page of HTML, one script and one style sheet.
 
-Nothing here knows a job.  Everything shown is read from the API, by the rights of
-whoever looks, so these files may be had by anyone.
+Nothing here depends on jobs.  Everything shown is read from the API, with the scopes of
+the user, so these files are public.
 
 A page is a module in ``static/pages``, and a line in ``static/pages/index.js``; the
-server learns its path from it.
+server reads its path from the module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kue import __version__
-from kue.http.open_mode import PARAMETER, REFUSED
+from kue.http.auth.startup_token import PARAMETER, REFUSED
+from kue.http.dashboard.bundler import bundle_modules, bundle_styles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,46 +35,51 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import BaseRoute
 
-    from kue.http.open_mode import StartupToken
+    from kue.http.auth.startup_token import StartupToken
 
 ASSETS = "/assets"
 INDEX = "index.html"
+#: Made of all modules, and of all sheets.
+SCRIPT, STYLES = "app.js", "style.css"
+#: The theme is set before anything is painted, and so before the rest is there.
+AS_THEY_ARE = ("favicon.svg", "theme.js")
 LOGIN = "/login"
+_PRELOAD = '<link rel="preload" href="{}/api/v1/me" as="fetch" crossorigin>'
 CONTENT_TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-#: First parts of paths that programs ask for: they are told in JSON what is not there.
+#: First parts of paths for programs, which get a 404 as JSON.
 DATA = frozenset({"api", "assets", "kue", "vertx-kue"})
-#: Begins the part of an asset's path that is a version.
+#: Prefix of the version in an asset's path.
 MARK = "@"
 YEAR_SECONDS = 31_536_000
-#: Taken, so that what is not there is not there for any of them.
+#: All methods, so that an unknown path is a 404 for each of them.
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-#: Where a page says which path it has.
+#: The path of a page, in its module.
 _PATH = re.compile(r'^\s*path: "(/[^"]*)"', re.MULTILINE)
 _PARAMETER = re.compile(r":\w+")
 
 
 class Asset(NamedTuple):
-    """A file that browsers may have."""
+    """A static file."""
 
     content: bytes
-    #: The same, packed once for all who ask.
-    packed: bytes
+    #: The same, compressed once.
+    compressed: bytes
     content_type: str
     tag: str
 
 
 class Dashboard(NamedTuple):
-    """Everything that is served, read once."""
+    """All files, read once."""
 
     html: Template
     #: By path below the folder.
     assets: dict[str, Asset]
-    #: Of all of them together.
+    #: The hash of all assets.
     version: str
     #: Matches the paths of all pages.
     pages: re.Pattern[str]
@@ -81,7 +87,7 @@ class Dashboard(NamedTuple):
 
 def routes(startup: StartupToken | None = None) -> list[BaseRoute]:
     """
-    Return what comes after all other routes: files by name, and pages.
+    Return the routes of files and pages, to follow all other routes.
 
     Pages of a server in open mode take the start-up token in exchange for a cookie.
     """
@@ -107,7 +113,7 @@ def routes(startup: StartupToken | None = None) -> list[BaseRoute]:
         if not is_page and (not is_read or path.split("/")[1] in DATA):
             raise HTTPException(HTTPStatus.NOT_FOUND)
         token = request.query_params.get(PARAMETER)
-        # The login page is told by it that a token was refused.
+        # With this value the login page shows that a token was refused.
         has_token = token is not None and (path, token) != (LOGIN, REFUSED)
         if startup is not None and has_token:
             return startup.exchange(request)
@@ -122,15 +128,19 @@ def routes(startup: StartupToken | None = None) -> list[BaseRoute]:
 
 @cache
 def _dashboard() -> Dashboard:
-    """Read the files, whose names are fixed from then on: no request names a path."""
+    """Read all files once: requests select from these, and never read a path."""
     contents = dict(_walk(files(__name__) / "static"))
-    html = Template(contents.pop(INDEX).decode())
-    assets = {name: _asset(name, content) for name, content in contents.items()}
+    served = {
+        **{name: contents[name] for name in AS_THEY_ARE},
+        SCRIPT: bundle_modules(_ending(".js", contents), SCRIPT),
+        STYLES: bundle_styles(_ending(".css", contents)),
+    }
+    assets = {name: _asset(name, text.encode()) for name, text in served.items()}
     paths = [
         path
-        for name, content in contents.items()
+        for name, text in contents.items()
         if re.fullmatch(r"pages/\w+\.js", name)
-        for path in _PATH.findall(content.decode())
+        for path in _PATH.findall(text)
     ]
     # Names may contain slashes, however a proxy passes them on.
     pages = "|".join(_PARAMETER.sub(".+", path) for path in paths)
@@ -138,48 +148,43 @@ def _dashboard() -> Dashboard:
         "".join(sorted(f"{name} {one.tag}" for name, one in assets.items())).encode(),
         digest_size=6,
     ).hexdigest()
-    return Dashboard(html, assets, version, re.compile(f"(?:{pages})/?"))
+    return Dashboard(
+        Template(contents[INDEX]), assets, version, re.compile(f"(?:{pages})/?")
+    )
 
 
-def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, bytes]]:
+def _ending(suffix: str, contents: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in contents.items() if name.endswith(suffix)}
+
+
+def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, str]]:
     for entry in folder.iterdir():
         name = f"{above}{entry.name}"
         if entry.is_dir():
             yield from _walk(entry, f"{name}/")
         elif name.rpartition(".")[2] in CONTENT_TYPES:
-            yield name, entry.read_bytes()
+            yield name, entry.read_text()
 
 
 def _asset(name: str, content: bytes) -> Asset:
     tag = f'W/"{blake2b(content, digest_size=12).hexdigest()}"'
-    packed = gzip.compress(content, mtime=0)
-    return Asset(content, packed, CONTENT_TYPES[name.rpartition(".")[2]], tag)
+    compressed = gzip.compress(content, mtime=0)
+    return Asset(content, compressed, CONTENT_TYPES[name.rpartition(".")[2]], tag)
 
 
 def _index(dashboard: Dashboard, request: Request) -> Asset:
-    """Return the page, which says where it is mounted and what it will load."""
+    """Return the HTML page, with its prefix and the files it will load."""
     prefix = "/" + request.scope.get("root_path", "").strip("/")
     prefix = escape(prefix.rstrip("/"))
-    # Browsers keep what has the version in its name, and ask for it no more.
+    # Browsers cache files with a version in their path, and do not ask again.
     assets = f"{prefix}{ASSETS}/{MARK}{dashboard.version}"
-    # Sheets in folders are for single pages, and may go beyond that for all.
-    names = sorted(dashboard.assets, key=lambda name: ("/" in name, name))
-    styles = [
-        f'<link rel="stylesheet" href="{assets}/{name}">'
-        for name in names
-        if name.endswith(".css")
-    ]
-    modules = [
-        f'<link rel="modulepreload" href="{assets}/{name}">'
-        for name in names
-        if name.endswith(".js") and "/" in name
-    ]
+    # Every page but the login page begins with it: this saves a round trip.
+    is_login = request.path_params["path"] == LOGIN.strip("/")
     text = dashboard.html.substitute(
         prefix=prefix,
         assets=assets,
         version=__version__,
-        styles="\n".join(styles),
-        modules="\n".join(modules),
+        preload="" if is_login else _PRELOAD.format(prefix),
     )
     return _asset(INDEX, text.encode())
 
@@ -191,15 +196,15 @@ def _answer(
     *,
     is_fixed: bool = False,
 ) -> Response:
-    # Else kept, but asked for each time: a new version shows at once.
-    kept = f"public, max-age={YEAR_SECONDS}, immutable" if is_fixed else "no-cache"
-    headers = {"Cache-Control": kept, "ETag": asset.tag, "Vary": "Accept-Encoding"}
+    # Otherwise revalidated each time: a new version shows at once.
+    policy = f"public, max-age={YEAR_SECONDS}, immutable" if is_fixed else "no-cache"
+    headers = {"Cache-Control": policy, "ETag": asset.tag, "Vary": "Accept-Encoding"}
     has_it = asset.tag in request.headers.get("if-none-match", "")
     if has_it and status is HTTPStatus.OK:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     content = asset.content
     if "gzip" in request.headers.get("accept-encoding", ""):
-        content = asset.packed
+        content = asset.compressed
         headers["Content-Encoding"] = "gzip"
     return Response(
         content,

@@ -2,10 +2,10 @@
 
 from kue.http.v1 import (
     accounts,
-    bulk,
+    bulk_actions,
     bus,
+    error_groups,
     events,
-    failures,
     health,
     job_actions,
     jobs,
@@ -19,11 +19,11 @@ SECTIONS = (
     health.section,
     stats.section,
     queues.section,
-    # Before the single jobs: its paths have a word where theirs have an id.
-    bulk.section,
+    # Before single jobs: its paths have a word where theirs have an id.
+    bulk_actions.section,
     jobs.section,
     job_actions.section,
-    failures.section,
+    error_groups.section,
     workers.section,
     bus.section,
     events.section,

@@ -1,95 +1,222 @@
 """
-The event bus: its nodes, its addresses, some of its messages, and one of one's own.
+Event bus: its nodes, its addresses, samples of its messages, and sending one.
 
-A bus of several processes meets in Redis.  Where jobs are kept in SQLite there is none
-to look at, and all but the first of these say so with 404.
+A bus of several processes needs Redis.  With SQLite there is none, and all operations
+but the first return 404.
 """
 
 from __future__ import annotations
 
 import time
-from http import HTTPStatus
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, cast
 
 import msgspec
+from msgspec import Meta
 
 from kue.bus import RequestFailed
-from kue.bus.facts import counted, sums
-from kue.bus.sampling import Cut
-from kue.cluster import NEEDS_REDIS, can_meet
-from kue.duration import milliseconds
-from kue.http.access import Scope
-from kue.http.problem import Refused, given
-from kue.http.redaction import MASK
-from kue.http.samples import hidden_text
-from kue.http.section import Call, Section
-from kue.http.v1.bus_views import (
-    MAX_HEADERS,
-    AddressList,
-    AddressQuery,
-    AddressView,
-    BusView,
-    FailureName,
-    FailureView,
-    Flow,
-    NewMessage,
-    NodeView,
-    Outcome,
-    ReplyView,
-    SampleList,
-    SampleQuery,
-)
-from kue.timings import added, percentiles
+from kue.bus.cluster import NEEDS_REDIS, can_cluster
+from kue.bus.message import MAX_ADDRESS
+from kue.bus.sampling import JsonTruncation
+from kue.bus.stats import summed, sums
+from kue.http.auth.access import Scope
+from kue.http.framework.operations import Input, RequestContext, Section
+from kue.http.framework.problem import input_errors, not_found
+from kue.http.security.redaction import MASK
+from kue.http.streaming.bus_samples import MAX_KEPT, SampledMessage, hidden_text
+from kue.http.v1.job_json import Span
+from kue.model.duration import milliseconds
+from kue.model.histogram import Percentiles, percentiles
+from kue.model.json_view import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.bus import Message
-    from kue.bus.facts import AddressFacts, AddressSum
-    from kue.cluster.redis import inspector
-    from kue.http.node import Joined, Node
-    from kue.http.samples import Samples
+    from kue.bus import EventBus, Message
+    from kue.bus.redis import inspector
+    from kue.bus.stats import AddressStats
+    from kue.http.streaming.bus_node import ServerBusNode
+    from kue.http.streaming.bus_samples import BusSamples
 
 section = Section("bus", "The event bus of all processes.", prefix="/bus")
 
-#: How long a reply is waited for at most, in ms.
+#: The longest wait for a reply, in ms.
 MAX_TIMEOUT = 30_000
-#: Bytes of a reply that is shown whole.
+#: Bytes of a reply that is not truncated.
 MAX_REPLY = 256 * 1024
+#: Addresses in one response.
+MAX_ADDRESSES = 1_000
+#: Headers of a message, and characters of their names and values.
+MAX_HEADERS, MAX_NAME, MAX_VALUE = 50, 200, 4_000
+
+FailureName: TypeAlias = Literal["TIMEOUT", "NO_HANDLERS", "RECIPIENT_FAILURE", "ERROR"]
+
+
+class MessageRates(View, frozen=True, kw_only=True):
+    """Consumers, message rates and latency."""
+
+    consumers: int
+    #: Recent messages per second.
+    send_rate: float
+    receive_rate: float
+    #: Messages since the current nodes joined; a published one counts once.
+    sent: int
+    received: int
+    #: How long replies to requests took in the last minutes; null if there were none.
+    latency: Percentiles | None
+    #: Requests that failed, by kind.
+    failures: dict[str, int]
+
+
+class NodeView(View, frozen=True, kw_only=True):
+    """A process that has joined the bus; null for what it does not report."""
+
+    name: str
+    #: How long ago its last heartbeat was.
+    silent_ms: int
+    host: str | None = None
+    pid: int | None = None
+    version: str | None = None
+    #: When it joined, Unix ms.
+    since: int | None = None
+    flow: MessageRates | None = None
+    #: Requests that wait for their reply.
+    waiting: int | None = None
+    bytes_out: int | None = None
+    bytes_in: int | None = None
+    #: Messages that did not reach it, and those it dropped because of a full buffer.
+    lost: int | None = None
+    given_up: int | None = None
+
+
+class BusView(msgspec.Struct, frozen=True, kw_only=True):
+    """The bus as its nodes report it."""
+
+    #: Whether the queue has a bus of several processes; if not, why.
+    available: bool
+    reason: str
+    nodes: list[NodeView]
+    total: MessageRates
+
+
+class AddressView(MessageRates, frozen=True, kw_only=True):
+    """An address, on all nodes."""
+
+    address: str
+    #: The nodes that have consumers there.
+    nodes: list[str]
+
+
+class AddressList(msgspec.Struct, frozen=True, kw_only=True):
+    """Addresses, the busiest first."""
+
+    addresses: list[AddressView]
+    #: How many match, of those that nodes report.
+    found: int
+    #: How many more there are on nodes that have too many to report.
+    rest: int
+
+
+class AddressQuery(Input, frozen=True, kw_only=True):
+    """Which addresses to show."""
+
+    #: A part of the name, ignoring case.
+    text: Annotated[str, Meta(max_length=MAX_ADDRESS)] = ""
+    limit: Annotated[int, Meta(ge=1, le=MAX_ADDRESSES)] = 100
+
+
+class SampleQuery(Input, frozen=True, kw_only=True):
+    """Which messages to show."""
+
+    #: The id of the last known message.
+    after: Annotated[int, Meta(ge=0, le=2**53 - 1)] = 0
+
+
+class SampleList(msgspec.Struct, frozen=True):
+    """Some of the messages that were sent, the oldest first."""
+
+    messages: Annotated[list[SampledMessage], Meta(max_length=MAX_KEPT)]
+    #: To be given as *after* for newer ones.
+    last: int
+
+
+class NewMessage(Input, frozen=True, kw_only=True):
+    """A message to send."""
+
+    address: Annotated[str, Meta(min_length=1, max_length=MAX_ADDRESS)]
+    body: Any = None
+    headers: Annotated[
+        dict[
+            Annotated[str, Meta(min_length=1, max_length=MAX_NAME)],
+            Annotated[str, Meta(max_length=MAX_VALUE)],
+        ],
+        Meta(max_length=MAX_HEADERS),
+    ] = {}
+    #: To one consumer, to all, or to one whose reply is waited for.
+    kind: Literal["send", "publish", "request"] = "send"
+    #: How long to wait for it, at most 30 seconds.
+    timeout: Span = 5
+
+
+class ReplyView(msgspec.Struct, frozen=True, kw_only=True):
+    """The reply of a consumer."""
+
+    #: Null if it is not JSON.
+    body: Any
+    codec: str
+    #: Whether parts of it were left out because it is large.
+    is_cut: bool
+    headers: dict[str, list[str]]
+
+
+class FailureView(msgspec.Struct, frozen=True):
+    """Why there is no reply."""
+
+    kind: FailureName
+    #: The code given by the consumer; -1 for other kinds.
+    code: int
+    text: str
+
+
+class SendResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of sending a message."""
+
+    #: How many nodes have consumers at the address.
+    nodes: int
+    #: For a request, one of these.
+    reply: ReplyView | None = None
+    failure: FailureView | None = None
+    #: How long that took.
+    took_ms: float | None = None
 
 
 @section.get("")
-async def show_bus(call: Call) -> BusView:
-    """Who has joined the bus, and what passes; without Redis, that there is none."""
-    if not _has_bus(call):
-        return BusView(available=False, reason=NEEDS_REDIS, nodes=[], total=_flow([]))
-    found = await _nodes(call)
-    told = [node.facts.bus.total for node in found if node.facts is not None]
+async def show_bus(context: RequestContext) -> BusView:
+    """Nodes of the bus and their rates; without Redis, that there is no bus."""
+    if not _has_bus(context):
+        return BusView(available=False, reason=NEEDS_REDIS, nodes=[], total=_rates([]))
+    found = await _nodes(context)
+    totals = [node.facts.bus.total for node in found if node.facts is not None]
     return BusView(
         available=True,
         reason="",
         nodes=[_node(node) for node in found],
-        total=_flow(told),
+        total=_rates(totals),
     )
 
 
 @section.get("/addresses")
-async def list_addresses(call: Call, query: AddressQuery) -> AddressList:
+async def list_addresses(context: RequestContext, query: AddressQuery) -> AddressList:
     """Addresses with their consumers, rates and latency, the busiest first."""
     found = [
         (node.name, node.facts.bus)
-        for node in await _nodes(call)
+        for node in await _nodes(context)
         if node.facts is not None
     ]
     wanted = query.text.lower()
     matching = [one for one in sums(found) if wanted in one.address.lower()]
     return AddressList(
         addresses=[
-            AddressView(
-                address=one.address,
-                nodes=one.nodes,
-                **msgspec.structs.asdict(_flow([one])),
-            )
+            AddressView.of(one, latency=percentiles(one.waits))
             for one in matching[: query.limit]
         ],
         found=len(matching),
@@ -98,72 +225,77 @@ async def list_addresses(call: Call, query: AddressQuery) -> AddressList:
 
 
 @section.get("/samples")
-async def list_samples(call: Call, query: SampleQuery) -> SampleList:
+async def list_samples(context: RequestContext, query: SampleQuery) -> SampleList:
     """
-    Some of the messages that are sent, as they are sent.
+    Samples of the messages that are sent.
 
-    Nodes show up to 20 a second each, while someone asks for them here at least every
-    ten seconds, and from a second after the first time on.  Bodies are cut to 500
+    Each node samples up to 20 per second, from a second after the first request on, as
+    long as there is a request at least every ten seconds.  Bodies are cut to 500
     characters, secrets are hidden, values of headers are not shown.
     """
-    _check(call)
-    samples: Samples = call.request.app.state.samples
+    _check_bus(context)
+    samples: BusSamples = context.request.app.state.samples
     return SampleList(samples.since(query.after), samples.last)
 
 
 @section.post("/messages", scope=Scope.ADMIN)
-async def send_message(call: Call, body: NewMessage) -> Outcome:
+async def send_message(context: RequestContext, body: NewMessage) -> SendResult:
     """
     Send a message, and wait for the reply if it is a request.
 
-    That there is none is no error here but the outcome: `failure` says why.  The server
-    becomes a node of the bus for it, and leaves a minute after the last message.
+    A missing reply is not an error here but a result: `failure` has the reason.  The
+    server joins the bus for it, and leaves a minute after the last message.
     """
-    _check(call)
-    with given("body.timeout"):
+    _check_bus(context)
+    with input_errors("body.timeout"):
         timeout = milliseconds(body.timeout, field="timeout")
         if not 0 < timeout <= MAX_TIMEOUT:
             most = MAX_TIMEOUT // 1000
-            raise ValueError(f"timeout is more than 0 and at most {most} seconds")
-    node: Node = call.request.app.state.node
-    async with node.use() as joined:
-        heard = len(await joined.cluster.look_up(body.address))
+            raise ValueError(f"timeout must be more than 0 and at most {most} seconds")
+    node: ServerBusNode = context.request.app.state.node
+    async with node.use() as bus:
+        assert bus.cluster is not None
+        nodes = len(await bus.cluster.look_up(body.address))
         if body.kind == "request":
-            return await _ask(call, joined, body, timeout / 1000, heard)
-        send = joined.bus.publish if body.kind == "publish" else joined.bus.send
-        with given("body.body"):
+            return await _request(context, bus, body, timeout / 1000, nodes)
+        send = bus.publish if body.kind == "publish" else bus.send
+        with input_errors("body.body"):
             send(body.address, body.body, headers=body.headers)
-        await joined.bus.flush()
-    return Outcome(nodes=heard)
+        await bus.flush()
+    return SendResult(nodes=nodes)
 
 
-async def _ask(
-    call: Call, joined: Joined, body: NewMessage, timeout: float, nodes: int
-) -> Outcome:
+async def _request(
+    context: RequestContext,
+    bus: EventBus,
+    body: NewMessage,
+    timeout: float,
+    nodes: int,
+) -> SendResult:
     began = time.monotonic()
     reply: ReplyView | None = None
     failure: FailureView | None = None
     try:
-        with given("body.body"):
-            message = await joined.bus.request(
+        with input_errors("body.body"):
+            message = await bus.request(
                 body.address, body.body, headers=body.headers, timeout=timeout
             )
-        reply = _reply(call, message)
+        reply = _reply(context, message)
     except RequestFailed as exc:
         failure = FailureView(
             cast("FailureName", exc.kind.name),
             exc.code,
-            call.redaction.text(exc.text),
+            context.redaction.text(exc.text),
         )
     took = round((time.monotonic() - began) * 1000, 1)
-    return Outcome(nodes=nodes, reply=reply, failure=failure, took_ms=took)
+    return SendResult(nodes=nodes, reply=reply, failure=failure, took_ms=took)
 
 
-def _reply(call: Call, message: Message) -> ReplyView:
-    hide = call.redaction
+def _reply(context: RequestContext, message: Message) -> ReplyView:
+    hide = context.redaction
     is_json = message.codec.name == "json"
     body = message.body if is_json else None
-    cut = Cut()
+    cut = JsonTruncation()
     if len(msgspec.json.encode(body)) > MAX_REPLY:
         body = cut.value(body)
     if isinstance(body, str):
@@ -185,52 +317,34 @@ def _reply(call: Call, message: Message) -> ReplyView:
 # -- reading -------------------------------------------------------------------
 
 
-def _has_bus(call: Call) -> bool:
-    return call.q.is_shared and can_meet(call.q.settings.url)
+def _has_bus(context: RequestContext) -> bool:
+    return context.q.is_shared and can_cluster(context.q.settings.url)
 
 
-def _check(call: Call) -> None:
-    if not _has_bus(call):
-        raise Refused(HTTPStatus.NOT_FOUND, NEEDS_REDIS)
+def _check_bus(context: RequestContext) -> None:
+    if not _has_bus(context):
+        raise not_found(NEEDS_REDIS)
 
 
-async def _nodes(call: Call) -> list[inspector.Node]:
-    _check(call)
+async def _nodes(context: RequestContext) -> list[inspector.ClusterNode]:
+    _check_bus(context)
     # Imported late: a server on SQLite needs no redis.
-    from kue.cluster.redis import inspect
+    from kue.bus.redis import inspect
 
-    known = call.q.settings
-    async with inspect(known.url, known.prefix, budget=known.budget / 1000) as looking:
-        return await looking.nodes()
+    settings = context.q.settings
+    budget = settings.budget / 1000
+    async with inspect(settings.url, settings.prefix, budget=budget) as cluster:
+        return await cluster.nodes()
 
 
-def _node(node: inspector.Node) -> NodeView:
+def _node(node: inspector.ClusterNode) -> NodeView:
     facts = node.facts
     if facts is None:
-        return NodeView(name=node.name, silent_ms=node.silent_ms)
-    return NodeView(
-        name=node.name,
-        silent_ms=node.silent_ms,
-        host=facts.host,
-        pid=facts.pid,
-        version=facts.version,
-        since=facts.since,
-        flow=_flow([facts.bus.total]),
-        waiting=facts.bus.waiting,
-        bytes_out=facts.bytes_out,
-        bytes_in=facts.bytes_in,
-        lost=facts.lost,
-        given_up=facts.given_up,
-    )
+        return NodeView.of(node)
+    flow = _rates([facts.bus.total])
+    return NodeView.of(node, facts, flow=flow, waiting=facts.bus.waiting)
 
 
-def _flow(parts: Sequence[AddressFacts | AddressSum]) -> Flow:
-    return Flow(
-        consumers=sum(one.consumers for one in parts),
-        send_rate=round(sum(one.send_rate for one in parts), 2),
-        receive_rate=round(sum(one.receive_rate for one in parts), 2),
-        sent=sum(one.sent for one in parts),
-        received=sum(one.received for one in parts),
-        latency=percentiles(added(one.waits for one in parts)),
-        failures=counted(one.failures for one in parts),
-    )
+def _rates(parts: Sequence[AddressStats]) -> MessageRates:
+    total = summed("", parts)
+    return MessageRates.of(total, latency=percentiles(total.waits))

@@ -1,8 +1,8 @@
 """
-What happens, as it happens: server-sent events, and the same over a WebSocket.
+Event streams: server-sent events, and the same over a WebSocket.
 
-A stream begins with ``store``, which says whether the store is there and is told again
-when that changes.  Events of jobs follow; ``lagged`` says that some are missing.
+A stream begins with ``store``, which reports whether the store is up and is sent again
+when that changes.  Events of jobs follow; ``lagged`` reports that some are missing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
-from kue.errors import StoreError
-from kue.events import Kind
-from kue.http.access import admit
-from kue.http.gate import NOT_ALLOWED
-from kue.http.problem import RETRY_AFTER, Refused, refused
-from kue.http.reader import Wish
-from kue.http.section import Call, Section
+from kue.http.auth.access import admit
+from kue.http.framework.operations import Input, RequestContext, Section
+from kue.http.framework.problem import Refused, refused, try_later
+from kue.http.security.csrf import NOT_ALLOWED
+from kue.http.streaming.client_buffer import EventFilter
+from kue.model.errors import StoreError
+from kue.model.events import Kind
+from kue.model.names import Name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -35,99 +36,94 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
     from starlette.websockets import WebSocket
 
-    from kue.http.access import Guard
-    from kue.http.live import Live
-    from kue.http.reader import Reader
+    from kue.http.auth.access import Guard
+    from kue.http.streaming.broadcast import EventBroadcast
+    from kue.http.streaming.client_buffer import ClientBuffer
 
 logger = logging.getLogger(__name__)
 
-section = Section("events", "What happens, as it happens.")
+section = Section("events", "Live events of jobs.")
 
 MEDIA_TYPE = "text/event-stream"
 HEADERS = {
     "Cache-Control": "no-store",
-    # Proxies that collect an answer before they pass it on are asked not to.
+    # Asks proxies not to buffer the response.
     "X-Accel-Buffering": "no",
 }
-#: Milliseconds after which a browser that lost its connection is to come back.
+#: Milliseconds after which a browser that lost its connection reconnects.
 RETRY = b"retry: 1000\n\n"
-#: A comment, which clients ignore and proxies take for life.
+#: A comment, which clients ignore; proxies see an active connection.
 KEEP_ALIVE = b":\n\n"
 
-#: The close code of WebSockets for what is not possible now.
+#: The close code of WebSockets for "try again later".
 NOT_NOW = 1013
-#: Bytes of the reason for a close, as the protocol has it.
+#: Bytes of the reason for a close, by the protocol.
 MAX_REASON = 123
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 EventId = Annotated[str, msgspec.Meta(max_length=64)]
 Stream = Annotated[
     Any,
     msgspec.Meta(
-        description="Server-sent events without end. The data of each is a JSON "
+        description="Endless server-sent events. The data of each is a JSON "
         "object: id, kind, job_id, type, at, attempt, detail.",
         extra_json_schema={"type": "string"},
     ),
 ]
 
 
-class Watched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which events to tell; all of them, if nothing is said."""
+class Watched(Input, frozen=True):
+    """Which events to send; all by default."""
 
     types: Annotated[list[Name], msgspec.Meta(max_length=200)] = []
     kinds: Annotated[list[Kind], msgspec.Meta(max_length=50)] = []
     job_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
-    #: Go on after this event; the header Last-Event-ID says it too, and goes first.
+    #: Resume after this event; the header Last-Event-ID takes precedence.
     last_event_id: EventId = ""
 
     @property
-    def wish(self) -> Wish:
-        return Wish(frozenset(self.types), frozenset(self.kinds), self.job_id)
+    def event_filter(self) -> EventFilter:
+        return EventFilter(frozenset(self.types), frozenset(self.kinds), self.job_id)
 
 
 @section.get("/events", media_type=MEDIA_TYPE)
-async def stream(call: Call, query: Watched) -> Stream:
+async def stream(context: RequestContext, query: Watched) -> Stream:
     """
-    What happens to jobs, as it happens.
+    A stream of what happens to jobs.
 
-    The stream stays open while the store is away, and says so (``event: store``). A
-    client that was too slow, or away for too long, is told so (``event: lagged``) and
-    should read anew what it shows. Data and results of jobs are not told.
+    The stream stays open while the store is down, and reports that (``event: store``).
+    A client that was too slow, or disconnected for too long, receives
+    ``event: lagged`` and should reload what it shows. Data and results of jobs are not
+    included.
     """
-    live: Live = call.request.app.state.live
-    if live.is_full:
-        raise Refused(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            "there are too many streams open already",
-            headers={"Retry-After": RETRY_AFTER},
-        )
-    last_id = call.request.headers.get("last-event-id", query.last_event_id)
-    allowed = partial(_while_allowed, live, call.guard, call.request)
-    return EventStream(live, query.wish, last_id, allowed)
+    broadcast: EventBroadcast = context.request.app.state.live
+    _check_room(broadcast)
+    last_id = context.request.headers.get("last-event-id", query.last_event_id)
+    allowed = partial(_while_allowed, broadcast, context.guard, context.request)
+    return EventStream(broadcast, query.event_filter, last_id, allowed)
 
 
 class EventStream(Response):
     """
-    An answer that goes on until the client leaves or the server stops.
+    A response that lasts until the client disconnects or the server stops.
 
-    Or until *allowed* returns: the client may no longer listen.
+    Or until *allowed* returns: the client has lost its access.
     """
 
     media_type = MEDIA_TYPE
 
     def __init__(
         self,
-        live: Live,
-        wish: Wish,
+        broadcast: EventBroadcast,
+        event_filter: EventFilter,
         last_id: str,
         allowed: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
-        # Response.__init__ would say that it has no content.
+        # Response.__init__ would set a content length of 0.
         self.status_code = HTTPStatus.OK.value
         self.background = None
         self.init_headers(HEADERS)
-        self._live = live
-        self._wish = wish
+        self._broadcast = broadcast
+        self._event_filter = event_filter
         self._last_id = last_id
         self._allowed = allowed
 
@@ -135,9 +131,13 @@ class EventStream(Response):
         if scope["method"] == "HEAD":
             await self._start(send)
         else:
-            with self._live.join(self._wish, self._last_id) as reader:
+            with self._broadcast.join(self._event_filter, self._last_id) as buffer:
                 await self._start(send)
-                await _while_all(_write(reader, send), _left(receive), self._allowed())
+                await _while_all(
+                    _write(buffer, send),
+                    _until(receive, "http.disconnect"),
+                    self._allowed(),
+                )
         await _send_part(send, b"", is_last=True)
 
     async def _start(self, send: Send) -> None:
@@ -150,10 +150,17 @@ class EventStream(Response):
         )
 
 
-async def _write(reader: Reader, send: Send) -> None:
+def _check_room(broadcast: EventBroadcast) -> None:
+    if broadcast.is_full:
+        raise try_later(
+            HTTPStatus.SERVICE_UNAVAILABLE, "too many streams are open already"
+        )
+
+
+async def _write(buffer: ClientBuffer, send: Send) -> None:
     await _send_part(send, RETRY)
-    while reader.is_open:
-        messages = await reader.take()
+    while buffer.is_open:
+        messages = await buffer.take()
         part = b"".join([message.frame for message in messages])
         await _send_part(send, part or KEEP_ALIVE)
 
@@ -166,8 +173,8 @@ async def _send_part(send: Send, part: bytes, *, is_last: bool = False) -> None:
         )
 
 
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
+async def _until(receive: Receive, disconnect: str) -> None:
+    while (await receive())["type"] != disconnect:
         pass
 
 
@@ -180,18 +187,20 @@ async def _while_all(*works: Coroutine[Any, Any, None]) -> None:
             task.cancel()
 
 
-async def _while_allowed(live: Live, guard: Guard, connection: HTTPConnection) -> None:
-    """Return once the client may no longer listen: its session has ended, say."""
+async def _while_allowed(
+    broadcast: EventBroadcast, guard: Guard, connection: HTTPConnection
+) -> None:
+    """Return once the client has lost its access: its session has ended, say."""
     [operation] = section.operations
     while True:
-        await asyncio.sleep(live.bounds.recheck)
+        await asyncio.sleep(broadcast.limits.recheck)
         try:
             await admit(guard, connection, operation.scope)
         except StoreError:
-            # Nobody can tell now.
+            # This cannot be checked now.
             continue
         except Exception as exc:
-            # Who comes again is told what is wrong.
+            # A client that reconnects gets the error.
             if refused(exc) is None:
                 logger.exception("the guard of a stream failed")
             return
@@ -200,44 +209,39 @@ async def _while_allowed(live: Live, guard: Guard, connection: HTTPConnection) -
 # -- WebSocket -----------------------------------------------------------------
 
 
-def routes(guard: Guard, live: Live) -> list[BaseRoute]:
-    """Return the way to the same events over a WebSocket."""
+def routes(guard: Guard, broadcast: EventBroadcast) -> list[BaseRoute]:
+    """Return the route to the same events over a WebSocket."""
 
     async def listen(websocket: WebSocket) -> None:
-        # Accepted even when refused: of a handshake that fails browsers tell nothing.
+        # Accepted even when refused: browsers do not show why a handshake failed.
         await websocket.accept()
         with suppress(WebSocketDisconnect):
             try:
-                query = await _admitted(websocket, guard, live)
+                query = await _admitted(websocket, guard, broadcast)
             except Exception as exc:
-                if (known := refused(exc)) is None:
+                if (problem := refused(exc)) is None:
                     raise
-                await _refuse(websocket, known)
+                await _refuse(websocket, problem)
             else:
-                with live.join(query.wish, query.last_event_id) as reader:
+                with broadcast.join(query.event_filter, query.last_event_id) as buffer:
                     await _while_all(
-                        _speak(reader, websocket),
-                        _hung_up(websocket),
-                        _dismiss(live, guard, websocket),
+                        _send_messages(buffer, websocket),
+                        # Messages of the client are ignored.
+                        _until(websocket.receive, "websocket.disconnect"),
+                        _close_without_access(broadcast, guard, websocket),
                     )
 
     return [WebSocketRoute("/events/ws", listen, name="events_listen")]
 
 
-async def _admitted(websocket: WebSocket, guard: Guard, live: Live) -> Watched:
-    """
-    Return what the client wants to hear.
-
-    Raises:
-        Refused: It may not, or not now, or does not make sense.
-    """
+async def _admitted(
+    websocket: WebSocket, guard: Guard, broadcast: EventBroadcast
+) -> Watched:
+    """Return the query of a client, if it has access."""
     [operation] = section.operations
     await admit(guard, websocket, operation.scope)
-    if live.is_full:
-        raise Refused(
-            HTTPStatus.SERVICE_UNAVAILABLE, "there are too many streams open already"
-        )
-    # It reads no more of a request than any connection has.
+    _check_room(broadcast)
+    # It reads only what WebSockets have, too.
     arguments = operation.arguments(cast("Request", websocket), b"")
     query: Watched = arguments["query"]
     return query
@@ -252,21 +256,17 @@ async def _refuse(websocket: WebSocket, problem: Refused) -> None:
     )
 
 
-async def _speak(reader: Reader, websocket: WebSocket) -> None:
+async def _send_messages(buffer: ClientBuffer, websocket: WebSocket) -> None:
     with suppress(WebSocketDisconnect):
-        while reader.is_open:
-            for message in await reader.take():
+        while buffer.is_open:
+            for message in await buffer.take():
                 await websocket.send_text(message.text)
-        await websocket.close(NOT_NOW, "the server stops")
+        await websocket.close(NOT_NOW, "the server is stopping")
 
 
-async def _dismiss(live: Live, guard: Guard, websocket: WebSocket) -> None:
-    await _while_allowed(live, guard, websocket)
+async def _close_without_access(
+    broadcast: EventBroadcast, guard: Guard, websocket: WebSocket
+) -> None:
+    await _while_allowed(broadcast, guard, websocket)
     with suppress(WebSocketDisconnect):
-        await websocket.close(NOT_ALLOWED, "you may no longer listen")
-
-
-async def _hung_up(websocket: WebSocket) -> None:
-    """Return when the client left; whatever it says before is not listened to."""
-    while (await websocket.receive())["type"] != "websocket.disconnect":
-        pass
+        await websocket.close(NOT_ALLOWED, "you no longer have access")

@@ -1,22 +1,22 @@
-"""Is it well?  For load balancers, orchestrators, and people in a hurry."""
+"""Health and readiness, for load balancers, orchestrators, and people in a hurry."""
 
 from __future__ import annotations
 
 import msgspec
 
-from kue.http.section import Call, Section
+from kue.http.framework.operations import RequestContext, Section
 
-section = Section("health", "Whether the server and its store are well.")
+section = Section("health", "Health of the server and its store.")
 
 
 class Health(msgspec.Struct, frozen=True):
-    """Says that the server answers."""
+    """The server answers."""
 
     status: str = "ok"
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Says that the store answers, too."""
+    """The store answers, too."""
 
     status: str
     #: How safe jobs are in this store, in a sentence.
@@ -26,13 +26,13 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 @section.get("/health", is_open=True)
-async def health(call: Call) -> Health:
-    """Whether the server answers; asks nothing of the store."""
+async def health(context: RequestContext) -> Health:
+    """Whether the server answers; does not query the store."""
     return Health()
 
 
 @section.get("/ready")
-async def ready(call: Call) -> Readiness:
-    """Whether the store answers; 503 when it does not."""
-    durability = await call.q.open()
-    return Readiness(status="ok", durability=durability, now=await call.q.now())
+async def ready(context: RequestContext) -> Readiness:
+    """Whether the store answers; 503 if it does not."""
+    durability = await context.q.open()
+    return Readiness(status="ok", durability=durability, now=await context.q.now())

@@ -1,4 +1,4 @@
-"""What can be done to one job: retry, copy, promote, prioritise, reschedule, cancel."""
+"""Actions on one job: retry, copy, promote, prioritise, reschedule, cancel."""
 
 from __future__ import annotations
 
@@ -9,154 +9,164 @@ import msgspec
 from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
-from kue.errors import InvalidTransition
-from kue.http.problem import Refused, given
-from kue.http.section import Call, Section
-from kue.http.v1 import views
-from kue.http.v1.jobs import blaming, job_of, update
-from kue.http.v1.views import Added, JobId
-from kue.job import Draft, State
-from kue.payload import encode
+from kue.client.handle import job_of
+from kue.http.framework.operations import Input, RequestContext, Section
+from kue.http.framework.problem import bad_request, input_errors
+from kue.http.v1 import job_json
+from kue.http.v1.job_json import AddedView, JobId
+from kue.http.v1.jobs import option_errors, update
+from kue.model.errors import InvalidTransition
+from kue.model.job import Draft, State
+from kue.model.payload import encode
+from kue.store.values import Priority
 
 if TYPE_CHECKING:
-    from kue.job import Job
-    from kue.payload import JSON
-    from kue.queue import Kue
+    from kue.client.queue import Kue
+    from kue.model.job import Job
+    from kue.model.payload import JSON
 
 #: Characters of the reason for a cancellation.
 MAX_REASON = 500
 
 section = Section(
-    "actions", "Retry, copy, hurry, delay and cancel a job.", prefix="/jobs/{job_id}"
+    "actions",
+    "Retry, copy, promote, prioritise, delay and cancel a job.",
+    prefix="/jobs/{job_id}",
 )
 
 
-class NewData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Other data for a job; left out, it keeps what it has."""
+class NewData(Input, frozen=True):
+    """New data for a job; if omitted, it keeps what it has."""
 
     data: Any = UNSET
 
 
-class Retry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which ending of a job is retried, and with what."""
+class RetryRequest(Input, frozen=True, kw_only=True):
+    """Which outcome of a job to retry, and with which data."""
 
-    #: Other data; left out, it keeps what it has.
+    #: New data; if omitted, it keeps what it has.
     data: Any = UNSET
-    #: When it ended, as the job shows it.  One that was retried since is left alone.
+    #: When it ended, as the job shows it.  A job retried since is left alone.
     ended_at: int | None = None
 
 
-class NewPriority(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs of its type a job runs before."""
+class NewPriority(Input, frozen=True):
+    """The new priority of a job."""
 
-    priority: views.Priority
-
-
-class NewTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a job is due: one of the two."""
-
-    delay: views.Span | None = None
-    at: views.Moment | None = None
+    priority: Priority
 
 
-class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a job is cancelled; kept with it."""
+class NewTime(Input, frozen=True, kw_only=True):
+    """When a job is due: after a delay or at a time."""
+
+    delay: job_json.Span | None = None
+    at: job_json.Moment | None = None
+
+
+class Reason(Input, frozen=True):
+    """Why a job is cancelled; stored with it."""
 
     reason: Annotated[str, Meta(max_length=MAX_REASON)] = ""
 
 
 class Cancellation(msgspec.Struct, frozen=True):
-    """What became of a job that was to be cancelled."""
+    """The result of cancelling a job."""
 
-    #: False while it runs: its worker was asked to end it.
+    #: False while it runs: its worker was asked to stop it.
     ended: bool
 
 
 @section.post("/retry", status=HTTPStatus.NO_CONTENT)
-async def retry(call: Call, job_id: JobId, body: Retry | None) -> None:
+async def retry(
+    context: RequestContext, job_id: JobId, body: RetryRequest | None
+) -> None:
     """
-    Put an ended job back in line, with other data if the body has some.
+    Retry an ended job: it is requeued, with new data if the body has some.
 
-    Its attempts count from nothing.  With ended_at, the answer to the second of two who
-    retry what both of them see is the same, and the job does not run twice.
+    Its attempts count from zero.  With ended_at the request is idempotent: if two
+    clients retry the same outcome, both succeed and the job does not run twice.
     """
-    body = body or Retry()
-    handle = await call.q.get(job_id)
+    body = body or RetryRequest()
+    handle = await context.q.get(job_id)
     job = job_of(handle)
     if body.ended_at not in (None, job.ended_at):
         if body.data is not UNSET:
             raise InvalidTransition(
                 job_id,
                 job.state,
-                "be retried with other data: it was retried since it ended then",
+                "be retried with other data: it was retried after that",
             )
         return
     if body.data is not UNSET:
-        data = call.redaction.restore(body.data, job.data)
-        with blaming(call.q, handle.type, {}, "body"):
+        data = context.redaction.restore(body.data, job.data)
+        with option_errors(context.q, handle.type, {}, "body"):
             await handle.retry(data=data)
     else:
         await handle.retry()
 
 
 @section.post("/copy", status=HTTPStatus.CREATED)
-async def copy(call: Call, job_id: JobId, body: NewData | None) -> Added:
+async def copy(
+    context: RequestContext, job_id: JobId, body: NewData | None
+) -> AddedView:
     """
-    Add a job like this one, with other data if the body has some.
+    Add a copy of a job, with new data if the body has some.
 
-    It has the same options, the unique key among them: while that is held the answer is
-    the holder.  The copy of a delayed job is due when that one is; the copy of a
-    blocked job waits for the same jobs.
+    It has the same options, including the unique key: while a job holds that, the
+    result is that job.  The copy of a delayed job is due at the same time; the copy of
+    a blocked job waits for the same jobs.
     """
-    job = job_of(await call.q.get(job_id))
+    job = job_of(await context.q.get(job_id))
     data = job.data
     if body is not None and body.data is not UNSET:
-        data = call.redaction.restore(body.data, job.data)
-    with blaming(call.q, job.type, {}, "body"):
-        draft = _copied(call.q, job, data)
-    [handle] = await call.q.enqueue_many([draft])
-    return Added(handle.id, handle.is_new)
+        data = context.redaction.restore(body.data, job.data)
+    with option_errors(context.q, job.type, {}, "body"):
+        draft = _copied(context.q, job, data)
+    [handle] = await context.q.enqueue_many([draft])
+    return AddedView(handle.id, handle.is_new)
 
 
 @section.post("/promote", status=HTTPStatus.NO_CONTENT)
-async def promote(call: Call, job_id: JobId) -> None:
-    """Let a job that is delayed or waits for others run now."""
-    handle = await call.q.get(job_id)
+async def promote(context: RequestContext, job_id: JobId) -> None:
+    """Promote a delayed or blocked job, so that it runs now."""
+    handle = await context.q.get(job_id)
     await handle.promote()
 
 
 @section.post("/priority", status=HTTPStatus.NO_CONTENT)
-async def prioritise(call: Call, job_id: JobId, body: NewPriority) -> None:
-    """Let a job run sooner or later than others of its type."""
-    handle = await call.q.get(job_id)
-    await update(call.q, handle, {"priority": body.priority})
+async def prioritise(context: RequestContext, job_id: JobId, body: NewPriority) -> None:
+    """Change the priority of a job among those of its type."""
+    handle = await context.q.get(job_id)
+    await update(context.q, handle, {"priority": body.priority})
 
 
 @section.post("/reschedule", status=HTTPStatus.NO_CONTENT)
-async def reschedule(call: Call, job_id: JobId, body: NewTime) -> None:
+async def reschedule(context: RequestContext, job_id: JobId, body: NewTime) -> None:
     """
-    Let a job run no sooner than after a delay, or at a moment.
+    Reschedule a job: it runs no sooner than after a delay, or at a time.
 
-    One that has ended starts anew then; one that runs is refused.
+    A job that has ended starts again then; a running job is refused.
     """
     if (body.delay is None) == (body.at is None):
-        raise Refused(HTTPStatus.BAD_REQUEST, "give one of delay and at", field="body")
-    handle = await call.q.get(job_id)
+        raise bad_request("give either delay or at", "body")
+    handle = await context.q.get(job_id)
     if body.at is not None:
-        await handle.delay(views.moment(body.at))
+        await handle.delay(job_json.to_datetime(body.at))
     elif body.delay is not None:
-        with given("body.delay"):
+        with input_errors("body.delay"):
             await handle.delay(body.delay)
 
 
 @section.post("/cancel")
-async def cancel(call: Call, job_id: JobId, body: Reason | None) -> Cancellation:
+async def cancel(
+    context: RequestContext, job_id: JobId, body: Reason | None
+) -> Cancellation:
     """
     Cancel a job that has not ended.
 
-    The worker of one that runs is asked to end it, and does so within seconds.
+    The worker of a running job is asked to stop it, and does so within seconds.
     """
-    handle = await call.q.get(job_id)
+    handle = await context.q.get(job_id)
     reason = "" if body is None else body.reason
     return Cancellation(ended=await handle.cancel(reason))
 
@@ -165,16 +175,9 @@ def _copied(q: Kue, job: Job, data: JSON) -> Draft:
     # Jobs that an earlier job waited for may be gone, which would cancel the copy.
     after = job.spec.after if job.state is State.BLOCKED else ()
     encoded = encode(data, field="data", limit=q.settings.max_data)
-    return Draft(
-        type=job.type,
-        spec=replace(job.spec, data=encoded, after=after, address_id=None),
-        priority=job.priority,
-        at=job.promote_at if job.state is State.DELAYED else None,
-        unique=job.unique,
-        unique_for=job.unique_for,
-        group=job.group,
-        ttl=job.ttl,
-        expires=job.expires,
-        once=job.once,
-        after_any=job.after_any,
-    )
+    same = {
+        name: getattr(job, name) for name in Draft.__struct_fields__ if name != "at"
+    }
+    spec = replace(job.spec, data=encoded, after=after, address_id=None)
+    at = job.promote_at if job.state is State.DELAYED else None
+    return Draft(**same | {"spec": spec, "at": at})

@@ -1,4 +1,4 @@
-"""Jobs: find them, add them, look at one, change it, remove it."""
+"""Jobs: find, add, show, change and remove them."""
 
 from __future__ import annotations
 
@@ -9,54 +9,55 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from kue.errors import BadPayload, JobNotFound
-from kue.http.access import Scope
-from kue.http.problem import Refused, given
-from kue.http.section import Call, Section
-from kue.http.v1 import views
-from kue.http.v1.views import (
+from kue.client.handle import job_of
+from kue.http.auth.access import Scope
+from kue.http.framework.operations import Input, RequestContext, Section
+from kue.http.framework.problem import bad_request, input_errors
+from kue.http.v1 import job_json
+from kue.http.v1.job_json import (
     MAX_PAGE,
-    Added,
+    AddedView,
     JobId,
     JobPage,
     JobsQuery,
     Log,
     NewJob,
-    WholeJob,
 )
-from kue.names import check_name
-from kue.store.values import MAX_LOG_LINES
+from kue.model.errors import BadPayload, JobNotFound
+from kue.model.job_json import AttemptView, JobDetail, job_detail, job_view
+from kue.model.names import check_name
+from kue.store.values import MAX_LOG_LINES, Filter, Priority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kue.handle import JobHandle
-    from kue.http.redaction import Redaction
-    from kue.job import Job
-    from kue.queue import Kue
+    from kue.client.handle import JobHandle
+    from kue.client.queue import Kue
+    from kue.http.security.redaction import Redaction
+    from kue.model.job import Job
     from kue.store.values import Page
 
-#: The most jobs that one request names or adds.
+#: The most jobs that one request selects by id or adds.
 MAX_MANY = 1_000
-#: Jobs looked at for one answer, so that it comes within a second.
+#: Jobs read for one response, so that it comes within a second.
 MAX_SCAN = 2_000
 IDEMPOTENCY_KEY = "idempotency-key"
 #: How long an idempotency key is remembered.
 IDEMPOTENT_FOR = "24h"
 
-section = Section("jobs", "Find, add, look at and change jobs.", prefix="/jobs")
+section = Section("jobs", "Find, add, show, change and remove jobs.", prefix="/jobs")
 
 
-class JobEdit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to change of a job; what is left out stays."""
+class JobEdit(Input, frozen=True, kw_only=True):
+    """Changes to a job; omitted fields stay as they are."""
 
     data: Any = UNSET
-    priority: views.Priority | UnsetType = UNSET
-    tags: views.Tags | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    tags: job_json.Tags | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
 
 
-class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LogQuery(Input, frozen=True, kw_only=True):
     """Which lines to show."""
 
     #: Counted from the oldest line that is kept.
@@ -65,7 +66,7 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 @section.get("", is_list=True)
-async def find(call: Call, query: JobsQuery) -> JobPage:
+async def find(context: RequestContext, query: JobsQuery) -> JobPage:
     """
     Find jobs, page by page, the newest first.
 
@@ -74,73 +75,72 @@ async def find(call: Call, query: JobsQuery) -> JobPage:
     and still have a cursor; the last page has none.  It ends at about 8 MiB, however
     few jobs those are.
 
-    A few lists are made at a time; one that has waited 10 s for its turn gets a 429
-    with Retry-After.
+    A few lists are served at a time; a request that has waited 10 s for its turn gets a
+    429 with Retry-After.
 
-    What is in the data is asked for by its path, data.user.id=42, up to ten times: as
-    JSON if the value is some, else as text.
+    Values in the data are matched by path, such as data.user.id=42, up to ten times: as
+    JSON if the value is valid JSON, else as text.
     """
-    views.check_paths(query, call.redaction, "query")
-    hide = call.redaction
-    page = await _page(call.q, query, hide)
-    return JobPage([views.shown(job, hide) for job in page.jobs], page.cursor)
+    job_json.check_paths(query, context.redaction, "query")
+    hide = context.redaction
+    page = await _page(context.q, query, hide)
+    return JobPage([job_view(hide.job(job)) for job in page.jobs], page.cursor)
 
 
 @section.post("", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
-async def add(call: Call, body: NewJob) -> Added:
+async def add(context: RequestContext, body: NewJob) -> AddedView:
     """
     Add a job.
 
-    The header Idempotency-Key makes it safe to ask again: it is the job's unique key,
-    unless the body has one.  For 24 hours, or as long as unique_for says, and in any
-    case until the job has ended, the same key answers with the same job of the type.
+    The header Idempotency-Key makes it safe to repeat the request: it is the job's
+    unique key, unless the body has one.  For 24 hours, or for unique_for if given, and
+    in any case until the job has ended, the same key returns the same job of the type.
     """
-    job = _keyed(body, call.request.headers.get(IDEMPOTENCY_KEY))
+    job = _keyed(body, context.request.headers.get(IDEMPOTENCY_KEY))
     options = job.options
-    with blaming(call.q, job.type, options, "body"):
-        handle = await call.q.enqueue(job.type, job.data, **options)
-    return Added(handle.id, handle.is_new)
+    with option_errors(context.q, job.type, options, "body"):
+        handle = await context.q.enqueue(job.type, job.data, **options)
+    return AddedView(handle.id, handle.is_new)
 
 
 @section.post("/batch", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
 async def add_many(
-    call: Call, body: Annotated[list[NewJob], Meta(max_length=MAX_MANY)]
-) -> list[Added]:
+    context: RequestContext, body: Annotated[list[NewJob], Meta(max_length=MAX_MANY)]
+) -> list[AddedView]:
     """
-    Add up to 1,000 jobs, answered for in the order given.
+    Add up to 1,000 jobs; the results are in the order given.
 
-    All are checked before any is added.  They are stored in parts of up to 500 jobs and
-    about 1 MiB, each whole or not at all.  To make asking again safe, give each job a
-    unique key.
+    All are checked before any is added.  They are stored in batches of up to 500 jobs
+    and about 1 MiB, each of them atomically.  To make the request safe to repeat, give
+    each job a unique key.
     """
-    if IDEMPOTENCY_KEY in call.request.headers:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            "one key cannot stand for many jobs; give each its own unique",
-            field=f"header.{IDEMPOTENCY_KEY}",
+    if IDEMPOTENCY_KEY in context.request.headers:
+        raise bad_request(
+            "one key cannot identify many jobs; give each its own unique",
+            f"header.{IDEMPOTENCY_KEY}",
         )
     drafts = []
     for number, job in enumerate(body):
         options = job.options
-        with blaming(call.q, job.type, options, f"body[{number}]"):
-            drafts.append(call.q.draft(job.type, job.data, **options))
-    handles = await call.q.enqueue_many(drafts)
-    return [Added(handle.id, handle.is_new) for handle in handles]
+        with option_errors(context.q, job.type, options, f"body[{number}]"):
+            drafts.append(context.q.draft(job.type, job.data, **options))
+    handles = await context.q.enqueue_many(drafts)
+    return [AddedView(handle.id, handle.is_new) for handle in handles]
 
 
 @section.get("/{job_id}")
-async def show(call: Call, job_id: JobId) -> WholeJob:
-    """Everything there is to know of a job."""
-    return views.whole(job_of(await call.q.get(job_id)), call.redaction)
+async def show(context: RequestContext, job_id: JobId) -> JobDetail:
+    """One job, with everything about it."""
+    return _detail(context, job_of(await context.q.get(job_id)))
 
 
 @section.patch("/{job_id}")
-async def edit(call: Call, job_id: JobId, body: JobEdit) -> WholeJob:
+async def edit(context: RequestContext, job_id: JobId, body: JobEdit) -> JobDetail:
     """
     Change data, priority, tags or attempts of a job, whatever its state.
 
     A run in progress keeps the data it started with.  Hidden values (•••) that are sent
-    back as they were shown stay what they are.
+    back as they were shown are kept.
     """
     changes = {
         name: value
@@ -148,84 +148,78 @@ async def edit(call: Call, job_id: JobId, body: JobEdit) -> WholeJob:
         if value is not UNSET
     }
     if not changes:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            "say what to change: data, priority, tags or attempts",
-            field="body",
+        raise bad_request(
+            "say what to change: data, priority, tags or attempts", "body"
         )
-    handle = await call.q.get(job_id)
+    handle = await context.q.get(job_id)
     if "data" in changes:
         kept = job_of(handle).data
-        changes["data"] = call.redaction.restore(changes["data"], kept)
-    await update(call.q, handle, changes)
-    return views.whole(await handle.refresh(), call.redaction)
+        changes["data"] = context.redaction.restore(changes["data"], kept)
+    await update(context.q, handle, changes)
+    return _detail(context, await handle.refresh())
 
 
 @section.delete("/{job_id}", scope=Scope.ADMIN, status=HTTPStatus.NO_CONTENT)
-async def remove(call: Call, job_id: JobId) -> None:
+async def remove(context: RequestContext, job_id: JobId) -> None:
     """
-    Delete a job with its log, for good.
+    Delete a job with its log, permanently.
 
-    One that runs is refused: cancel it first.
+    A running job is refused: cancel it first.
     """
-    [answer] = await call.q.remove_many([job_id])
+    [answer] = await context.q.remove_many([job_id])
     if answer.error is not None:
         raise answer.error
 
 
 @section.get("/{job_id}/logs")
-async def logs(call: Call, job_id: JobId, query: LogQuery) -> Log:
-    """What a job's runs logged; the newest 1,000 lines are kept."""
-    # One line more than is shown tells whether there is more.
+async def logs(context: RequestContext, job_id: JobId, query: LogQuery) -> Log:
+    """The log of a job; the newest 1,000 lines are kept."""
+    # One line more than is shown, to know whether there are more.
     last = query.start + query.limit
-    lines = await call.q.logs(job_id, query.start, last)
-    # A job that is gone has no lines.
-    if not lines and not await call.q.exists(job_id):
+    lines = await context.q.logs(job_id, query.start, last)
+    # A missing job has no lines either.
+    if not lines and not await context.q.exists(job_id):
         raise JobNotFound(job_id)
     return Log(
-        [views.line(line, call.redaction) for line in lines[: query.limit]],
+        [job_json.log_line(line, context.redaction) for line in lines[: query.limit]],
         last if len(lines) > query.limit else None,
     )
 
 
 @section.get("/{job_id}/attempts")
-async def attempts(call: Call, job_id: JobId) -> list[views.Attempt]:
+async def attempts(context: RequestContext, job_id: JobId) -> list[AttemptView]:
     """How a job's runs ended, and what was done to it; the newest 20 are kept."""
-    job = job_of(await call.q.get(job_id))
-    return views.whole(job, call.redaction).history
+    job = job_of(await context.q.get(job_id))
+    return _detail(context, job).history
 
 
-def job_of(handle: JobHandle[Any]) -> Job:
-    """Return the job that ``Kue.get`` has just read."""
-    assert handle.job is not None
-    return handle.job
+def _detail(context: RequestContext, job: Job) -> JobDetail:
+    return job_detail(context.redaction.job(job))
 
 
 async def update(q: Kue, handle: JobHandle[Any], changes: dict[str, Any]) -> None:
-    """Change a job; what does not fit is told as a fault of the body."""
+    """Change a job; invalid values are reported as errors of the body."""
     options = {name: value for name, value in changes.items() if name != "data"}
-    with blaming(q, handle.type, options, "body"):
+    with option_errors(q, handle.type, options, "body"):
         await handle.update(**changes)
 
 
 @contextmanager
-def blaming(
-    q: Kue, type: str, options: Mapping[str, Any], place: str
+def option_errors(
+    q: Kue, type: str, options: Mapping[str, Any], location: str
 ) -> Iterator[None]:
-    """Tell which part of *place* does not fit when a draft of it cannot be made."""
+    """Turn errors of a draft into a 400 about the invalid option in *location*."""
     try:
         yield
     except BadPayload as exc:
-        field = f"{place}.{exc.field}"
-        raise Refused(HTTPStatus.BAD_REQUEST, str(exc), field=field) from exc
+        raise bad_request(str(exc), f"{location}.{exc.field}") from exc
     except (ValueError, TypeError) as exc:
-        name, why = _misfit(q, type, options)
-        field = f"{place}.{name}"
-        raise Refused(HTTPStatus.BAD_REQUEST, why, field=field) from exc
+        name, why = _invalid_option(q, type, options)
+        raise bad_request(why, f"{location}.{name}") from exc
 
 
-def _misfit(q: Kue, type: str, options: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the first part that does not fit with those before it, and why."""
+def _invalid_option(q: Kue, type: str, options: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the first option that is invalid with those before it, and why."""
     tried: dict[str, Any] = {}
     for name, value in {"type": type, **options}.items():
         tried[name] = value
@@ -237,10 +231,10 @@ def _misfit(q: Kue, type: str, options: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _keyed(job: NewJob, key: str | None) -> NewJob:
-    """Return *job* with the idempotency key, if there is one, for its unique key."""
+    """Return *job* with the idempotency key, if there is one, as its unique key."""
     if key is None or job.unique is not None:
         return job
-    with given(f"header.{IDEMPOTENCY_KEY}"):
+    with input_errors(f"header.{IDEMPOTENCY_KEY}"):
         check_name(key, what=IDEMPOTENCY_KEY)
     length = job.unique_for or IDEMPOTENT_FOR
     return msgspec.structs.replace(job, unique=key, unique_for=length)
@@ -252,11 +246,11 @@ async def _page(q: Kue, query: JobsQuery, redaction: Redaction) -> Page:
         "cursor": query.cursor,
         "descending": query.order == "desc",
     }
-    with given("query.priority"):
-        wanted = query.wanted
-    # The store has indexes for states and types; to look for the others it reads jobs.
-    if wanted.keys() <= {"type"}:
+    with input_errors("query.priority"):
+        wanted = query.filter
+    # The store has indexes for states and types; for other filters it reads jobs.
+    if wanted == Filter(state=wanted.state, type=wanted.type):
         return await q.page(query.state, query.type, **where)
-    # What is hidden decides neither what is found nor where the page ends.
-    where["accept"] = views.found_openly(query, redaction)
-    return await q.find(state=query.state, scan=MAX_SCAN, **wanted, **where)
+    # Hidden values affect neither what is found nor where the page ends.
+    where["accept"] = job_json.visible_match(query, redaction)
+    return await q.store.find(wanted, scan=MAX_SCAN, **where)

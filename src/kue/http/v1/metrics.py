@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, in its text format."""
+"""Metrics for Prometheus, in its text format."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from starlette.responses import Response
 
-from kue.errors import StoreError
-from kue.http.section import Call, Section
-from kue.http.v1.stats import MINUTE_MS, Sums, recent, summed, worker_counts
-from kue.reading import STATS_MINUTES
-from kue.timings import BOUNDS, DAY_MS, percentile
+from kue.client.queries import STATS_MINUTES
+from kue.http.framework.operations import RequestContext, Section
+from kue.http.v1.stats import MINUTE_MS, NOTHING, recent, sums_by_type, worker_counts
+from kue.model.errors import StoreError
+from kue.model.histogram import BOUNDS, DAY_MS, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kue.job import State
-    from kue.queue import Kue
+    from kue.client.queue import Kue
     from kue.store.values import Stat
 
-section = Section("metrics", "Numbers for Prometheus.")
+section = Section("metrics", "Metrics for Prometheus.")
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: What is counted by the minute: in the name of a metric, of the field, in words.
+#: What is counted: in the name of a metric, its field, its description.
 COUNTED = (
     ("added", "added", "Jobs added"),
     ("completed", "complete", "Jobs completed"),
-    ("failed", "failed", "Jobs failed for good"),
+    ("failed", "failed", "Jobs failed permanently"),
 )
-#: Shares of durations that are told.
+#: Quantiles of durations.
 QUANTILES = (0.5, 0.95, 0.99)
 #: Upper bounds of the histogram, ms: every third of those that stores count by, so that
 #: each is about twice the one before, and each bucket is exact.
@@ -42,26 +41,27 @@ Sample = tuple[dict[str, str], float]
 
 
 @section.get("/metrics", media_type="text/plain")
-async def metrics(call: Call) -> Text:
+async def metrics(context: RequestContext) -> Text:
     """
-    Jobs by type and state, what happened to them, and workers, as Prometheus reads it.
+    Jobs by type and state, counters, durations and workers, in Prometheus's format.
 
     Counters and the histogram count from midnight UTC, in every server alike: they
-    begin again at 0 each day, which rate() and increase() take for a restart.  Those
+    begin at 0 again each day, which rate() and increase() treat as a restart.  Those
     named 24h and 1m are gauges of the last 24 hours and of the last full minute.  The
-    summaries are of the last five minutes.  While the store is away the answer is that
-    alone: kue_store_up is 0.
+    summaries are of the last five minutes.  While the store is unavailable there is
+    only kue_store_up, which is 0.
     """
-    return await exposition(call.q)
+    return await exposition(context.q)
 
 
 async def exposition(q: Kue) -> Response:
-    """Return everything as Prometheus reads it."""
+    """Return all metrics in the text format of Prometheus."""
     try:
         lines = await _collect(q)
     except StoreError:
         lines = []
-    text = "\n".join([*_up(is_up=bool(lines)), *lines, ""])
+    up = _metric("kue_store_up", "Whether the store answers.", [({}, int(bool(lines)))])
+    text = "\n".join([*up, *lines, ""])
     headers = {"Cache-Control": "no-store"}
     return Response(text, headers=headers, media_type=CONTENT_TYPE)
 
@@ -71,113 +71,97 @@ async def _collect(q: Kue) -> list[str]:
     workers = worker_counts(await q.workers())
     now = await q.now()
     minute = now // MINUTE_MS
-    day = summed(await _last_day(q, minute), lambda stat: stat.type)
-    today = summed(
-        await q.hours(now // DAY_MS * 24, minute // 60), lambda stat: stat.type
-    )
+    day = sums_by_type(await _last_day(q, minute))
+    today = sums_by_type(await q.hours(now // DAY_MS * 24, minute // 60))
     stats = await recent(q, now)
-    measured = summed(stats.all, lambda stat: stat.type)
-    last = summed(
-        (stat for stat in stats.full if stat.minute == minute - 1),
-        lambda stat: stat.type,
+    measured = sums_by_type(stats.all)
+    last = sums_by_type(stat for stat in stats.full if stat.minute == minute - 1)
+    jobs = (
+        ({"type": type, "state": state.value}, number)
+        for type, states in counts.items()
+        for state, number in states.items()
     )
     return [
-        *_metric("kue_jobs", "Jobs by type and state.", _jobs(counts)),
-        *_counted(today, [*counts, *(today.keys() - counts.keys())]),
+        *_metric("kue_jobs", "Jobs by type and state.", jobs),
+        *_counted(
+            "total",
+            ", since midnight UTC",
+            today,
+            [*counts, *(today.keys() - counts.keys())],
+            kind="counter",
+        ),
         *_durations(today),
-        *_happened("24h", "in the last 24 hours", day, counts),
-        *_happened("1m", "in the last full minute", last, counts),
+        *_counted("24h", " in the last 24 hours", day, counts),
+        *_counted("1m", " in the last full minute", last, counts),
         *_metric(
             "kue_run_seconds_24h",
             "Time of all runs that ended in the last 24 hours.",
-            (({"type": type}, day.get(type, Sums()).run_ms / 1000) for type in counts),
+            (({"type": type}, day.get(type, NOTHING).run_ms / 1000) for type in counts),
         ),
         *_metric(
             "kue_wait_seconds",
-            "How long jobs waited in line, of the last five minutes.",
+            "How long jobs waited, in the last five minutes.",
             _quantiles({type: sums.waits for type, sums in measured.items()}),
             kind="summary",
         ),
         *_metric(
             "kue_run_seconds",
-            "How long runs took, of the last five minutes.",
+            "How long runs took, in the last five minutes.",
             _quantiles({type: sums.runs for type, sums in measured.items()}),
             kind="summary",
         ),
         *_metric(
             "kue_workers",
-            "Workers; lost ones are gone without having stopped.",
+            "Workers; lost ones disappeared without stopping.",
             [({"state": "alive"}, workers.alive), ({"state": "lost"}, workers.lost)],
         ),
     ]
 
 
 async def _last_day(q: Kue, minute: int) -> list[Stat]:
-    """Return the counters of 24 hours: by the hour, but for the first, which is cut."""
+    """Return the counters of 24 hours: by hour, except for the first, which is cut."""
     first = minute - STATS_MINUTES + 1
     hour = first // 60 + 1
     return await q.stats(first, hour * 60 - 1) + await q.hours(hour, minute // 60)
 
 
-def _up(*, is_up: bool) -> Iterator[str]:
-    return _metric("kue_store_up", "Whether the store answers.", [({}, int(is_up))])
-
-
-def _jobs(counts: Mapping[str, Mapping[State, int]]) -> Iterator[Sample]:
-    for type, states in counts.items():
-        for state, number in states.items():
-            yield {"type": type, "state": state.value}, number
-
-
-def _happened(
-    span: str, when: str, sums: Mapping[str, Sums], types: Iterable[str]
+def _counted(
+    span: str,
+    when: str,
+    sums: Mapping[str, Stat],
+    types: Iterable[str],
+    *,
+    kind: str = "gauge",
 ) -> Iterator[str]:
-    # Types to which nothing happened are 0: a series that comes and goes alarms nobody.
+    # Types without activity are 0: a series that comes and goes triggers no alert.
     for name, field, words in COUNTED:
         yield from _metric(
             f"kue_jobs_{name}_{span}",
-            f"{words} {when}.",
+            f"{words}{when}.",
             (
-                ({"type": type}, getattr(sums.get(type, Sums()), field))
+                ({"type": type}, getattr(sums.get(type, NOTHING), field))
                 for type in types
             ),
+            kind=kind,
         )
 
 
-def _counted(sums: Mapping[str, Sums], types: Iterable[str]) -> Iterator[str]:
-    """Yield the counters, which begin with the day."""
-    names = list(types)
-    for name, field, words in COUNTED:
-        yield from _metric(
-            f"kue_jobs_{name}_total",
-            f"{words}, since midnight UTC.",
-            (
-                ({"type": type}, getattr(sums.get(type, Sums()), field))
-                for type in names
-            ),
-            kind="counter",
-        )
-
-
-def _durations(sums: Mapping[str, Sums]) -> Iterator[str]:
+def _durations(sums: Mapping[str, Stat]) -> Iterator[str]:
     """Yield the histogram of run times, of types that had any."""
     name = "kue_run_duration_seconds"
     yield f"# HELP {name} How long runs took, since midnight UTC."
     yield f"# TYPE {name} histogram"
     for type, one in sums.items():
-        if one.runs:
-            yield from _histogram(name, type, one)
-
-
-def _histogram(name: str, type: str, sums: Sums) -> Iterator[str]:
-    total = sum(sums.runs.values())
-    for bound in HISTOGRAM_BOUNDS:
-        below = sum(number for end, number in sums.runs.items() if end <= bound)
-        labels = {"type": type, "le": str(bound / 1000)}
-        yield f"{name}_bucket{_labels(labels)} {below}"
-    yield f"{name}_bucket{_labels({'type': type, 'le': '+Inf'})} {total}"
-    yield f"{name}_sum{_labels({'type': type})} {sums.run_ms / 1000}"
-    yield f"{name}_count{_labels({'type': type})} {total}"
+        if not one.runs:
+            continue
+        for bound in HISTOGRAM_BOUNDS:
+            below = sum(number for end, number in one.runs.items() if end <= bound)
+            labels = {"type": type, "le": str(bound / 1000)}
+            yield f"{name}_bucket{_labels(labels)} {below}"
+        total = sum(one.runs.values())
+        yield f"{name}_bucket{_labels({'type': type, 'le': '+Inf'})} {total}"
+        yield f"{name}_sum{_labels({'type': type})} {one.run_ms / 1000}"
+        yield f"{name}_count{_labels({'type': type})} {total}"
 
 
 def _quantiles(measured: Mapping[str, Mapping[int, int]]) -> Iterator[Sample]:

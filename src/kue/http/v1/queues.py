@@ -1,63 +1,63 @@
 """
-Types of jobs as a whole: how they stand, and what holds them back.
+Queues (types of jobs): counts, rates, pauses and limits.
 
 A type may have any name.  In a path it is percent-encoded, and may contain slashes all
-the same: with each method the path ends in a word of ours or in the name, never in
-either, so that no name can be taken for another request.
+the same: with each method the path ends either always in a fixed word or always in the
+name, so that no name can be taken for another request.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from kue.duration import milliseconds
-from kue.http.access import Scope
-from kue.http.problem import Refused, given
-from kue.http.section import Call, Section
+from kue.http.auth.access import Scope
+from kue.http.framework.operations import Input, RequestContext, Section
+from kue.http.framework.problem import bad_request, input_errors, not_found
+from kue.http.v1.job_json import to_datetime
 from kue.http.v1.stats import (
+    NOTHING,
     Counts,
     Moment,
     Rates,
-    Sums,
-    TypeName,
     check_type,
     counts_of,
     drain_ms,
     next_waits,
     rates_of,
     recent,
-    summed,
+    sums_by_type,
 )
-from kue.job import State
-from kue.names import check_path_name
-from kue.timings import Percentiles, percentiles
-from kue.unhandled import takes
+from kue.model.duration import milliseconds
+from kue.model.histogram import Percentiles, percentiles
+from kue.model.job import State
+from kue.model.json_view import View
+from kue.model.names import Name, check_path_name
+from kue.worker.unhandled_types import takes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kue.queue import Kue
-    from kue.store.values import Limits, Pause, WorkerStatus
+    from kue.client.queue import Kue
+    from kue.store.values import Limits, Pause, Stat, WorkerStatus
 
-section = Section("queues", "Types of jobs: how they stand, and what holds them back.")
+section = Section("queues", "Types of jobs: counts, rates, pauses and limits.")
 
 MAX_QUEUES = 200
 MAX_REASON = 500
-#: No limit needs more than this.
+#: The largest limit.
 MOST = 1_000_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: A number with a unit; a bare number could be taken for seconds or milliseconds.
 DurationText = Annotated[str, msgspec.Meta(max_length=50)]
 Most = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 
 
-class PauseView(msgspec.Struct, frozen=True):
-    """A pause in force: of a type, of a worker or (with neither) of everything."""
+class PauseView(View, frozen=True, kw_only=True):
+    """An active pause: of a type, of a worker or (with neither) of everything."""
 
     type: str | None
     worker: str | None
@@ -65,23 +65,23 @@ class PauseView(msgspec.Struct, frozen=True):
     at: int
     reason: str
     by: str
-    #: When it ends by itself, Unix ms; null: when it is resumed.
+    #: When it ends by itself, Unix ms; null if only by resuming.
     until: int | None
 
 
-class LimitsView(msgspec.Struct, frozen=True):
-    """What holds jobs of a type back, in all workers together."""
+class LimitsView(View, frozen=True, kw_only=True):
+    """Limits of a type, in all workers together."""
 
-    #: So many run at once.
+    #: How many run at once.
     concurrency: int | None
-    #: So many start each *per* ms.
+    #: How many start each *per* ms.
     rate: int | None
     per: int
-    #: So many of one group run at once.
+    #: How many of one group run at once.
     per_key: int | None
 
 
-class Queue(msgspec.Struct, frozen=True):
+class QueueView(View, frozen=True, kw_only=True):
     """One type of jobs."""
 
     type: str
@@ -90,41 +90,41 @@ class Queue(msgspec.Struct, frozen=True):
     pauses: list[PauseView]
     limits: LimitsView | None
     rates: Rates
-    #: How long jobs waited in line, and ran, in the last 5 minutes; null if none did.
+    #: How long jobs waited, and ran, in the last 5 minutes; null if none did.
     latency: Percentiles | None
     run_time: Percentiles | None
-    #: How long those that wait take at the pace of the last minutes, in ms, if no more
-    #: come; null when none ended.
+    #: How long the waiting jobs take at the rate of the last minutes, in ms, if no more
+    #: are added; null if none ended.
     drain_ms: int | None
     #: Live workers that take its jobs.
     workers: int
 
 
-class QueueDetail(Queue, frozen=True):
-    """One type of jobs, looked at closely."""
+class QueueDetail(QueueView, frozen=True, kw_only=True):
+    """One type of jobs, in detail."""
 
-    #: How long the job that is next in line has been waiting, in ms; null if none is.
+    #: How long the next job to run has been waiting, in ms; null if none is.
     next_waits_ms: int | None
 
 
 class QueueList(msgspec.Struct, frozen=True):
-    """Types in the order of their names."""
+    """Types of jobs, by name."""
 
-    queues: list[Queue]
-    #: To be given as *after* for those that follow; null at the end.
+    queues: list[QueueView]
+    #: To be given as *after* for the next page; null at the end.
     next: str | None
     #: How many there are in all.
     total: int
 
 
-class QueueListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which part of the list."""
+class QueueListQuery(Input, frozen=True):
+    """Which page of the list."""
 
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_QUEUES)] = MAX_QUEUES
-    after: TypeName | None = None
+    after: Name | None = None
 
 
-class PauseOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PauseOrder(Input, frozen=True):
     """Why, and until when (Unix ms) or for how long ("2h"); else until resumed."""
 
     reason: Annotated[str, msgspec.Meta(max_length=MAX_REASON)] = ""
@@ -132,8 +132,8 @@ class PauseOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lasts: DurationText | None = msgspec.field(default=None, name="for")
 
 
-class LimitsOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits to be in force; those left out are lifted.  *per* is text, as "1m"."""
+class LimitsOrder(Input, frozen=True):
+    """Limits to set; omitted ones are removed.  *per* is text, such as "1m"."""
 
     concurrency: Most | None = None
     rate: Most | None = None
@@ -141,7 +141,7 @@ class LimitsOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     per_key: Most | None = None
 
 
-class ClearOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ClearOrder(Input, frozen=True):
     """Which jobs to remove."""
 
     states: Annotated[list[State], msgspec.Meta(min_length=1, max_length=len(State))]
@@ -153,13 +153,13 @@ class Cleared(msgspec.Struct, frozen=True):
     removed: int
 
 
-# -- looking -------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------
 
 
 @section.get("/queues")
-async def list_queues(call: Call, query: QueueListQuery) -> QueueList:
-    """All types with their numbers, by name; up to 200 at a time."""
-    facts = await _look(call)
+async def list_queues(context: RequestContext, query: QueueListQuery) -> QueueList:
+    """All types with their counts and rates, by name; up to 200 at a time."""
+    facts = await _read_facts(context)
     names = facts.names()
     rest = [name for name in names if query.after is None or name > query.after]
     shown = rest[: query.limit]
@@ -171,160 +171,152 @@ async def list_queues(call: Call, query: QueueListQuery) -> QueueList:
 
 
 @section.get("/queues/{type:path}")
-async def show_queue(call: Call, type: TypeName) -> QueueDetail:
-    """One type."""
-    facts = await _look(call)
+async def show_queue(context: RequestContext, type: Name) -> QueueDetail:
+    """One type of jobs, in detail."""
+    facts = await _read_facts(context)
     if type not in facts.names():
-        raise Refused(HTTPStatus.NOT_FOUND, f"there is no queue {type!r}")
-    return await _detail(call.q, type, facts)
+        raise not_found(f"there is no queue {type!r}")
+    return await _detail(context.q, type, facts)
 
 
-# -- holding back --------------------------------------------------------------
+# -- pauses and limits ---------------------------------------------------------
 
 
 @section.post("/queues/{type:path}/pause")
-async def pause_queue(call: Call, type: TypeName, body: PauseOrder) -> QueueDetail:
+async def pause_queue(
+    context: RequestContext, type: Name, body: PauseOrder
+) -> QueueDetail:
     """
-    Hand out no more jobs of a type.
+    Pause a type: no more of its jobs are started.
 
-    What runs goes on, and jobs can still be added.  A pause replaces the one before.
+    Running jobs continue, and jobs can still be added.  It replaces an earlier pause.
     """
-    until = await end_of(call.q, body)
-    await check_type(call.q, type)
-    with given("path.type"):
-        await call.q.pause(type, reason=body.reason, by=call.user.name, until=until)
-    return await _detail(call.q, type, await _look(call))
+    until = await end_of(context.q, body)
+    await check_type(context.q, type)
+    with input_errors("path.type"):
+        await context.q.pause(
+            type, reason=body.reason, by=context.user.name, until=until
+        )
+    return await _detail(context.q, type, await _read_facts(context))
 
 
 @section.post("/queues/{type:path}/resume")
-async def resume_queue(call: Call, type: TypeName) -> QueueDetail:
-    """End the pause of a type; one of everything stays, and the answer has it."""
-    if not await call.q.resume(type):
+async def resume_queue(context: RequestContext, type: Name) -> QueueDetail:
+    """Resume a type; a pause of everything stays, and is returned."""
+    if not await context.q.resume(type):
         # It may be known by its pause alone.
-        await check_type(call.q, type)
-    return await _detail(call.q, type, await _look(call))
+        await check_type(context.q, type)
+    return await _detail(context.q, type, await _read_facts(context))
 
 
 @section.post("/pause")
-async def pause_everything(call: Call, body: PauseOrder) -> list[PauseView]:
-    """Hand out no more jobs of any type; answers the pauses now in force."""
-    until = await end_of(call.q, body)
-    await call.q.pause(reason=body.reason, by=call.user.name, until=until)
-    return views(await call.pauses())
+async def pause_everything(
+    context: RequestContext, body: PauseOrder
+) -> list[PauseView]:
+    """Pause everything: no more jobs are started; returns the active pauses."""
+    until = await end_of(context.q, body)
+    await context.q.pause(reason=body.reason, by=context.user.name, until=until)
+    return views(await context.pauses())
 
 
 @section.post("/resume")
-async def resume_everything(call: Call) -> list[PauseView]:
-    """End the pause of everything; those of types and workers stay, and are told."""
-    await call.q.resume()
-    return views(await call.pauses())
+async def resume_everything(context: RequestContext) -> list[PauseView]:
+    """End the pause of everything; pauses of types and workers stay: see the result."""
+    await context.q.resume()
+    return views(await context.pauses())
 
 
 @section.put("/queues/{type:path}/limits")
-async def set_limits(call: Call, type: TypeName, body: LimitsOrder) -> QueueDetail:
+async def set_limits(
+    context: RequestContext, type: Name, body: LimitsOrder
+) -> QueueDetail:
     """
-    Hold jobs of a type back, in all workers together.
+    Limit the jobs of a type, in all workers together.
 
-    Takes the place of all limits there were.  May come before the first job.
+    Replaces all earlier limits.  May come before the first job.
     """
     if not any((body.concurrency, body.rate, body.per_key)):
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            "give concurrency, rate or per_key; DELETE lifts all limits",
-            field="body",
+        raise bad_request(
+            "give concurrency, rate or per_key; DELETE lifts all limits", "body"
         )
-    with given("path.type"):
+    with input_errors("path.type"):
         check_path_name(type, what="type")
-    with given("body.per"):
-        await call.q.limit(
-            type,
-            concurrency=body.concurrency,
-            rate=body.rate,
-            per=body.per,
-            per_key=body.per_key,
-        )
-    return await _detail(call.q, type, await _look(call))
+    with input_errors("body.per"):
+        await context.q.limit(type, **msgspec.structs.asdict(body))
+    return await _detail(context.q, type, await _read_facts(context))
 
 
 @section.delete("/queues/{type:path}/limits", status=HTTPStatus.NO_CONTENT)
-async def lift_limits(call: Call, type: TypeName) -> None:
-    """Let nothing hold jobs of a type back any more."""
-    if type not in await call.q.limits():
-        await check_type(call.q, type)
+async def lift_limits(context: RequestContext, type: Name) -> None:
+    """Remove all limits of a type."""
+    if type not in await context.q.limits():
+        await check_type(context.q, type)
         return
-    await call.q.limit(type)
+    await context.q.limit(type)
 
 
 @section.post("/queues/{type:path}/clear", scope=Scope.ADMIN)
-async def clear_queue(call: Call, type: TypeName, body: ClearOrder) -> Cleared:
-    """Remove all jobs of a type that are in some states, for good; not running ones."""
+async def clear_queue(context: RequestContext, type: Name, body: ClearOrder) -> Cleared:
+    """Permanently remove all jobs of a type in some states, except running ones."""
     if State.ACTIVE in body.states:
-        raise Refused(
-            HTTPStatus.BAD_REQUEST,
-            "jobs that run are not cleared; cancel them",
-            field="body.states",
-        )
-    await check_type(call.q, type)
-    return Cleared(await call.q.clear(type, body.states))
+        raise bad_request("running jobs are not cleared; cancel them", "body.states")
+    await check_type(context.q, type)
+    return Cleared(await context.q.clear(type, body.states))
 
 
-# -- how -----------------------------------------------------------------------
+# -- shared parts --------------------------------------------------------------
 
 
 async def end_of(q: Kue, order: PauseOrder) -> datetime | timedelta | None:
-    """
-    Return when a pause is to end.
-
-    Raises:
-        Refused: That cannot be read, has passed, or is given twice.
-    """
+    """Return when a pause is to end; None if only by resuming."""
     if order.lasts is None:
         if order.until is None:
             return None
-        with given("body.until"):
+        with input_errors("body.until"):
             if order.until <= await q.now():
                 raise ValueError("until is a time that has passed")
-        return _EPOCH + timedelta(milliseconds=order.until)
-    with given("body.for"):
+        return to_datetime(order.until)
+    with input_errors("body.for"):
         if order.until is not None:
             raise ValueError("give until or for, not both")
         lasts = milliseconds(order.lasts, field="for")
         if lasts < 1:
-            raise ValueError("a pause lasts a millisecond at least")
+            raise ValueError("a pause lasts at least a millisecond")
     return timedelta(milliseconds=lasts)
 
 
 def views(pauses: Iterable[Pause]) -> list[PauseView]:
-    """Return pauses as they are shown."""
-    return [PauseView(**msgspec.structs.asdict(pause)) for pause in pauses]
+    """Return pauses as the API shows them."""
+    return [PauseView.of(pause) for pause in pauses]
 
 
 class _Facts(NamedTuple):
-    """What is known of all types."""
+    """Counts, counters, pauses and limits of all types."""
 
     now: int
     counts: Mapping[str, Mapping[State, int]]
     pauses: list[Pause]
     limits: Mapping[str, Limits]
     workers: list[WorkerStatus]
-    #: What rates are taken from, the time that covers, and all of the last minutes.
-    sums: Mapping[str, Sums]
+    #: Counters for rates, the time they cover, and all of the last minutes.
+    sums: Mapping[str, Stat]
     seconds: int
-    measured: Mapping[str, Sums]
+    measured: Mapping[str, Stat]
 
     def names(self) -> list[str]:
         """Types that have had jobs, are paused or have limits, sorted."""
         paused = {pause.type for pause in self.pauses if pause.type is not None}
         return sorted(self.counts.keys() | self.limits.keys() | paused)
 
-    def queue(self, type: str) -> Queue:
+    def queue(self, type: str) -> QueueView:
         counts = counts_of(self.counts.get(type, {}))
-        sums, measured = (one.get(type, Sums()) for one in (self.sums, self.measured))
-        return Queue(
+        limits = self.limits.get(type)
+        sums, measured = (one.get(type, NOTHING) for one in (self.sums, self.measured))
+        return QueueView(
             type=type,
             counts=counts,
             pauses=views(pause for pause in self.pauses if pause.type in (type, None)),
-            limits=_limits_view(self.limits.get(type)),
+            limits=None if limits is None else LimitsView.of(limits),
             rates=rates_of(sums, self.seconds),
             latency=percentiles(measured.waits),
             run_time=percentiles(measured.runs),
@@ -333,27 +325,23 @@ class _Facts(NamedTuple):
         )
 
 
-def _limits_view(limits: Limits | None) -> LimitsView | None:
-    return None if limits is None else LimitsView(**msgspec.structs.asdict(limits))
-
-
-async def _look(call: Call) -> _Facts:
-    q = call.q
+async def _read_facts(context: RequestContext) -> _Facts:
+    q = context.q
     now = await q.now()
     stats = await recent(q, now)
     return _Facts(
         now=now,
         counts=await q.counts_by_type(),
-        # A worker's pause holds back no type: others take its jobs.
-        pauses=[pause for pause in await call.pauses() if pause.worker is None],
+        # A worker's pause does not stop a type: others take its jobs.
+        pauses=[pause for pause in await context.pauses() if pause.worker is None],
         limits=await q.limits(),
         workers=await q.workers(),
-        sums=summed(stats.full, lambda stat: stat.type),
+        sums=sums_by_type(stats.full),
         seconds=stats.seconds,
-        measured=summed(stats.all, lambda stat: stat.type),
+        measured=sums_by_type(stats.all),
     )
 
 
 async def _detail(q: Kue, type: str, facts: _Facts) -> QueueDetail:
-    queue = msgspec.structs.asdict(facts.queue(type))
-    return QueueDetail(**queue, next_waits_ms=await next_waits(q, facts.now, type))
+    waits = await next_waits(q, facts.now, type)
+    return QueueDetail.of(facts.queue(type), next_waits_ms=waits)

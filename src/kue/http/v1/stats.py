@@ -1,53 +1,56 @@
-"""How the queue does as a whole: numbers now, numbers by time, and what is amiss."""
+"""Statistics of the whole queue: counts, rates, history and warnings."""
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from kue.http.problem import Refused
-from kue.http.section import Call, Section
-from kue.http.v1.views import MAX_MOMENT
-from kue.job import State
-from kue.names import MAX_BYTES
-from kue.reading import STATS_HOURS, STATS_MINUTES
-from kue.timings import Percentiles, added, percentiles, ready_at
-from kue.unhandled import takes, unhandled
+from kue.client.queries import STATS_HOURS, STATS_MINUTES
+from kue.http.framework.operations import Input, RequestContext, Section
+from kue.http.framework.problem import bad_request, not_found
+from kue.http.v1.job_json import MAX_MOMENT
+from kue.model.histogram import Percentiles, percentiles, ready_at
+from kue.model.job import State
+from kue.model.names import Name
+from kue.store import values
+from kue.store.values import Stat
+from kue.worker.unhandled_types import takes, unhandled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kue.job import Job
-    from kue.queue import Kue
-    from kue.store.values import Pause, Stat, WorkerStatus
+    from kue.client.queue import Kue
+    from kue.model.job import Job
+    from kue.store.values import Pause, WorkerStatus
 
-section = Section("stats", "How many jobs there are, come and go, and what is amiss.")
+section = Section("stats", "Counts and rates of jobs, their history, and warnings.")
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
-#: Full minutes that rates are taken over.
+#: Full minutes that rates are averaged over.
 RATE_MINUTES = 5
 #: A queue without a job in the minutes before those, up to this many ago, is new.
 QUIET_MINUTES = 15
 #: Steps of a history whose beginning is not given.
 STEPS = 60
-#: Warnings told at once; `Overview.more_warnings` counts the others.
+#: Warnings in one response; `Overview.more_warnings` counts the others.
 MAX_WARNINGS = 200
-#: Jobs looked at for the oldest: so many priorities, of each the first so many in line.
-MAX_LINES = 20
-MAX_IN_LINE = 20
-#: A type's backlog grows when so many more came than went, and this share of all.
+#: Jobs read to find the oldest: of how many priorities, and how many of each.
+MAX_PRIORITIES = 20
+MAX_PER_PRIORITY = 20
+#: A backlog grows if at least this many more jobs, and this share, came than ended.
 MIN_GROWTH = 10
 GROWTH_SHARE = 0.1
 _MINUTES = {"minute": 1, "hour": 60, "day": 24 * 60}
 
-TypeName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_BYTES)]
 #: Unix ms.
 Moment = Annotated[int, msgspec.Meta(ge=0, le=MAX_MOMENT)]
 
 K = TypeVar("K")
+
+#: Counters of a time without activity.
+NOTHING = Stat(0, "")
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -63,7 +66,7 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Jobs a second, over the last five full minutes."""
+    """Jobs per second, over the last five full minutes."""
 
     added: float = 0
     complete: float = 0
@@ -71,7 +74,7 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 class WorkerCounts(msgspec.Struct, frozen=True):
-    """How many workers there are; lost ones are gone without having stopped."""
+    """How many workers there are; lost ones disappeared without stopping."""
 
     alive: int
     #: Of those that are alive, how many run jobs.
@@ -80,24 +83,24 @@ class WorkerCounts(msgspec.Struct, frozen=True):
 
 
 class StoreView(msgspec.Struct, frozen=True):
-    """What keeps the jobs."""
+    """The store of the jobs."""
 
     #: redis, valkey or sqlite.
     engine: str
     version: str
-    #: Memory that Redis uses, or size of the file; null where that is not told.
+    #: Memory that Redis uses, or size of the file; null if unknown.
     memory_bytes: int | None
-    #: How long the shortest question took to be answered.
+    #: How long the shortest call to it took.
     rtt_ms: float
-    #: Which one it is: its URL with the database and without credentials.
+    #: Its URL, with the database and without credentials.
     name: str
 
 
 class Concern(msgspec.Struct, frozen=True):
-    """Something an operator should know of."""
+    """A warning for operators."""
 
     code: Literal["lost-worker", "paused", "no-worker", "backlog"]
-    #: What is so with which thing, in a sentence.
+    #: What is wrong, in a sentence.
     message: str
     #: The type it is about, if it is about one.
     queue: str | None = None
@@ -106,35 +109,35 @@ class Concern(msgspec.Struct, frozen=True):
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """The queue at one moment."""
+    """The current state of the queue."""
 
     counts: Counts
     workers: WorkerCounts
     rates: Rates
-    #: How long the job that is next in line has been waiting, in ms; null if none is.
+    #: How long the next job to run has been waiting, in ms; null if none is.
     next_waits_ms: int | None
-    #: The longest that one of the first 20 in line of each priority has been waiting.
+    #: The longest that one of the first 20 jobs of each priority has been waiting.
     oldest_waits_ms: int | None
-    #: How long jobs waited in line, and ran, in the last 5 minutes; null if none did.
+    #: How long jobs waited, and ran, in the last 5 minutes; null if none did.
     latency: Percentiles | None
     run_time: Percentiles | None
     store: StoreView
     warnings: list[Concern]
-    #: Warnings there are beyond those listed.
+    #: How many more warnings there are.
     more_warnings: int
 
 
-class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which time, in which steps, of which type."""
+class HistoryQuery(Input, frozen=True):
+    """Which time range, in which steps, of which type."""
 
     since: Moment | None = None
     until: Moment | None = None
     step: Literal["minute", "hour", "day"] = "minute"
-    type: TypeName | None = None
+    type: Name | None = None
 
 
 class Point(msgspec.Struct, frozen=True):
-    """What happened in one step."""
+    """Counters of one step."""
 
     #: When the step begins, Unix ms.
     at: int
@@ -143,13 +146,13 @@ class Point(msgspec.Struct, frozen=True):
     failed: int
     #: Time of all runs that ended, in ms.
     run_ms: int
-    #: How long jobs waited in line, and ran; null if none did.
+    #: How long jobs waited, and ran; null if none did.
     wait: Percentiles | None
     run: Percentiles | None
 
 
 class History(msgspec.Struct, frozen=True):
-    """What happened, step by step."""
+    """Counters by step."""
 
     #: Beginning of the first and of the last minute (with other steps: hour) that is
     #: covered, Unix ms.
@@ -159,47 +162,34 @@ class History(msgspec.Struct, frozen=True):
     points: list[Point]
 
 
-class Sums(NamedTuple):
-    """Counters of several minutes together."""
-
-    added: int = 0
-    complete: int = 0
-    failed: int = 0
-    run_ms: int = 0
-    waits: Mapping[int, int] = {}
-    runs: Mapping[int, int] = {}
-
-    @property
-    def ended(self) -> int:
-        """How many jobs left the line for good."""
-        return self.complete + self.failed
-
-
 class Recent(NamedTuple):
     """Counters of the last minutes."""
 
-    #: Those that rates are taken from: of full minutes, or all of a queue that is new.
+    #: For rates: those of full minutes, or all of a queue that is new.
     full: list[Stat]
     #: The time that they cover.
     seconds: int
-    #: With the current minute, for what is to be seen at once.
+    #: With the current minute, for what is shown at once.
     all: list[Stat]
 
 
 @section.get("/stats")
-async def overview(call: Call) -> Overview:
-    """Numbers of all types together, and warnings of what keeps jobs from running."""
-    q = call.q
+async def overview(context: RequestContext) -> Overview:
+    """Counts and rates of all types, and warnings of what keeps jobs from running."""
+    q = context.q
     now = await q.now()
     by_type = await q.counts_by_type()
     workers = await q.workers()
     stats = await recent(q, now)
     measured = total(stats.all)
     concerns = [
-        *_of_lost(workers),
-        *_of_pauses(await call.pauses()),
-        *_of_unserved(by_type, workers),
-        *_of_backlogs(by_type, workers, stats),
+        *_lost_worker_warnings(workers),
+        *_pause_warnings(await context.pauses()),
+        *(
+            Concern("no-worker", str(found), found.type)
+            for found in unhandled(by_type, workers)
+        ),
+        *_backlog_warnings(by_type, workers, stats),
     ]
     return Overview(
         counts=counts_of(
@@ -218,23 +208,22 @@ async def overview(call: Call) -> Overview:
 
 
 @section.get("/stats/history")
-async def history(call: Call, query: HistoryQuery) -> History:
+async def history(context: RequestContext, query: HistoryQuery) -> History:
     """
     Jobs added, completed and failed by minute, hour or day (UTC).
 
-    Steps in which nothing happened have their point, too.  The minutes that since and
-    until lie in count, with steps of an hour or a day the hours.  Minutes reach back 24
-    hours, hours and days 90 days: what lies before that, or after now, is cut off, and
-    the answer says which time it covers.  Without since there are 60 steps.
+    Steps without activity have a point, too.  The range includes the minutes of since
+    and until; with steps of an hour or a day, their hours.  Minutes are kept for 24
+    hours, hours and days for 90 days: times before that, or after now, are cut off, and
+    the response has the range it covers.  Without since there are 60 steps.
     """
-    if query.type is not None:
-        await check_type(call.q, query.type)
+    await check_type(context.q, query.type)
     by_minute = query.step == "minute"
     unit = MINUTE_MS if by_minute else HOUR_MS
     kept = STATS_MINUTES if by_minute else STATS_HOURS - 1
-    first, last = _span(query, await call.q.now(), unit, kept)
-    look = call.q.stats if by_minute else call.q.hours
-    found = await look(first, last) if first <= last else []
+    first, last = _span(query, await context.q.now(), unit, kept)
+    read = context.q.stats if by_minute else context.q.hours
+    found = await read(first, last) if first <= last else []
     size = _MINUTES[query.step] * MINUTE_MS
     wanted = (stat for stat in found if query.type in (None, stat.type))
     sums = summed(wanted, lambda stat: stat.minute * MINUTE_MS // size)
@@ -244,19 +233,19 @@ async def history(call: Call, query: HistoryQuery) -> History:
         until=last * unit,
         step=query.step,
         points=[
-            _point(step * size, sums.get(step, Sums()))
+            _point(step * size, sums.get(step, NOTHING))
             for step in (steps if first <= last else ())
         ],
     )
 
 
-def _point(at: int, sums: Sums) -> Point:
+def _point(at: int, sums: Stat) -> Point:
     wait, run = percentiles(sums.waits), percentiles(sums.runs)
     return Point(at, sums.added, sums.complete, sums.failed, sums.run_ms, wait, run)
 
 
 def _span(query: HistoryQuery, now: int, unit: int, kept: int) -> tuple[int, int]:
-    """Return the first and the last *unit* asked for, of the *kept* ones."""
+    """Return the first and the last *unit* requested, of the *kept* ones."""
     until = now if query.until is None else min(query.until, now)
     last = until // unit
     if query.since is None:
@@ -265,33 +254,26 @@ def _span(query: HistoryQuery, now: int, unit: int, kept: int) -> tuple[int, int
     else:
         first = query.since // unit
         if query.until is not None and query.since > query.until:
-            raise Refused(
-                HTTPStatus.BAD_REQUEST, "since is after until", field="query.since"
-            )
+            raise bad_request("since is after until", "query.since")
     return max(first, now // unit - kept), last
 
 
-# -- what other sections ask, too ----------------------------------------------
+# -- shared with other sections ------------------------------------------------
 
 
-async def check_type(q: Kue, type: str) -> None:
-    """
-    Do nothing if *type* has had a job.
-
-    Raises:
-        Refused: No job of that type is known.
-    """
-    if type not in await q.types():
-        raise Refused(HTTPStatus.NOT_FOUND, f"no job of type {type!r} is known")
+async def check_type(q: Kue, type: str | None) -> None:
+    """Raise `Refused` unless *type* is None or has had a job."""
+    if type is not None and type not in await q.types():
+        raise not_found(f"no job of type {type!r} is known")
 
 
 async def recent(q: Kue, now: int) -> Recent:
-    """Return the counters that rates and percentiles are taken from."""
+    """Return the counters for rates and percentiles."""
     minute = now // MINUTE_MS
     found = await q.stats(minute - QUIET_MINUTES, minute)
     late = [stat for stat in found if stat.minute >= minute - RATE_MINUTES]
     if late and len(late) == len(found):
-        # Nothing happened before: what did is not spread over minutes without a queue.
+        # A new queue: its jobs are not averaged over the minutes before it.
         since = min(stat.minute for stat in late) * 60
         seconds = min(RATE_MINUTES * 60, max(60, now // 1000 - since))
         return Recent(late, seconds, late)
@@ -299,7 +281,7 @@ async def recent(q: Kue, now: int) -> Recent:
     return Recent(full, RATE_MINUTES * 60, late)
 
 
-def summed(stats: Iterable[Stat], key: Callable[[Stat], K]) -> dict[K, Sums]:
+def summed(stats: Iterable[Stat], key: Callable[[Stat], K]) -> dict[K, Stat]:
     """Return the sums of all counters that have the same *key*."""
     by_key: dict[K, list[Stat]] = {}
     for stat in stats:
@@ -307,29 +289,27 @@ def summed(stats: Iterable[Stat], key: Callable[[Stat], K]) -> dict[K, Sums]:
     return {one: total(of_one) for one, of_one in by_key.items()}
 
 
-def total(stats: Sequence[Stat]) -> Sums:
+def sums_by_type(stats: Iterable[Stat]) -> dict[str, Stat]:
+    """Return the sums of all counters of each type."""
+    return summed(stats, lambda stat: stat.type)
+
+
+def total(stats: Sequence[Stat]) -> Stat:
     """Return the sums of all counters."""
-    return Sums(
-        added=sum(stat.added for stat in stats),
-        complete=sum(stat.complete for stat in stats),
-        failed=sum(stat.failed for stat in stats),
-        run_ms=sum(stat.run_ms for stat in stats),
-        waits=added(stat.waits for stat in stats),
-        runs=added(stat.runs for stat in stats),
-    )
+    return values.summed(0, "", stats)
 
 
-def rates_of(sums: Sums, seconds: int) -> Rates:
-    """Return sums of that many *seconds* by the second."""
+def rates_of(sums: Stat, seconds: int) -> Rates:
+    """Return the sums of *seconds* as rates per second."""
     numbers = (sums.added, sums.complete, sums.failed)
     return Rates(*(round(number / seconds, 4) for number in numbers))
 
 
-def drain_ms(waiting: int, sums: Sums, seconds: int) -> int | None:
+def drain_ms(waiting: int, sums: Stat, seconds: int) -> int | None:
     """
-    Return how long those that wait take at the pace of the last *seconds*.
+    Return how long the waiting jobs take at the rate of the last *seconds*, in ms.
 
-    As if no more came; None when none ended in that time.
+    As if no more were added; None if none ended in that time.
     """
     if not waiting:
         return 0
@@ -341,27 +321,27 @@ def counts_of(states: Mapping[State, int]) -> Counts:
 
 
 async def next_waits(q: Kue, now: int, type: str | None = None) -> int | None:
-    """Return how long the job that is next in line has been waiting, in ms."""
+    """Return how long the next job to run has been waiting, in ms."""
     page = await q.page(State.WAITING, type, limit=1)
     return max(0, now - _waiting_since(page.jobs[0])) if page.jobs else None
 
 
 async def oldest_waits(q: Kue, now: int) -> int | None:
     """
-    Return how long the job that has been waiting longest has been, in ms.
+    Return the longest that a job has been waiting, in ms.
 
-    Stores know the order of the line, which is by priority and id, and not since when
-    each waits.  Within a priority the first are the oldest, but for those that were put
-    back or delayed: so the first few of each priority are looked at.
+    Stores order waiting jobs by priority and id, and not by when they began to wait.
+    Within a priority the first are the oldest, except for those that were requeued or
+    delayed: so the first few of each priority are read.
     """
     oldest, cursor = None, None
-    for _ in range(MAX_LINES):
-        page = await q.page(State.WAITING, limit=MAX_IN_LINE, cursor=cursor)
+    for _ in range(MAX_PRIORITIES):
+        page = await q.page(State.WAITING, limit=MAX_PER_PRIORITY, cursor=cursor)
         if not page.jobs:
             break
         priority = page.jobs[0].priority
-        line = [job for job in page.jobs if job.priority == priority]
-        waits = max(now - _waiting_since(job) for job in line)
+        first = [job for job in page.jobs if job.priority == priority]
+        waits = max(now - _waiting_since(job) for job in first)
         oldest = max(0, waits, oldest or 0)
         # Where the next priority begins, whichever that is.
         cursor = f"{priority + 1}:0"
@@ -376,17 +356,16 @@ def _waiting_since(job: Job) -> int:
 # -- workers and warnings ------------------------------------------------------
 
 
-def worker_counts(workers: Iterable[WorkerStatus]) -> WorkerCounts:
-    known = list(workers)
+def worker_counts(workers: Sequence[WorkerStatus]) -> WorkerCounts:
     return WorkerCounts(
-        alive=sum(worker.alive for worker in known),
-        busy=sum(worker.alive and worker.active > 0 for worker in known),
-        lost=sum(worker.lost for worker in known),
+        alive=sum(worker.alive for worker in workers),
+        busy=sum(worker.alive and worker.active > 0 for worker in workers),
+        lost=sum(worker.lost for worker in workers),
     )
 
 
-def _of_lost(workers: Iterable[WorkerStatus]) -> Iterator[Concern]:
-    # One without jobs is forgotten by the next that tends; nothing waits for that.
+def _lost_worker_warnings(workers: Iterable[WorkerStatus]) -> Iterator[Concern]:
+    # One without jobs is removed by the next maintenance; no job waits for that.
     for worker in (one for one in workers if one.lost and one.active):
         yield Concern(
             "lost-worker",
@@ -396,7 +375,7 @@ def _of_lost(workers: Iterable[WorkerStatus]) -> Iterator[Concern]:
         )
 
 
-def _of_pauses(pauses: Iterable[Pause]) -> Iterator[Concern]:
+def _pause_warnings(pauses: Iterable[Pause]) -> Iterator[Concern]:
     for pause in pauses:
         what = "everything" if pause.type is None else f"queue {pause.type!r}"
         if pause.worker is not None:
@@ -408,46 +387,38 @@ def _of_pauses(pauses: Iterable[Pause]) -> Iterator[Concern]:
         )
 
 
-def _of_unserved(
-    by_type: Mapping[str, Mapping[State, int]], workers: Iterable[WorkerStatus]
-) -> Iterator[Concern]:
-    for found in unhandled(by_type, workers):
-        yield Concern("no-worker", str(found), found.type)
-
-
-def _of_backlogs(
+def _backlog_warnings(
     by_type: Mapping[str, Mapping[State, int]],
-    workers: Iterable[WorkerStatus],
+    workers: Sequence[WorkerStatus],
     stats: Recent,
 ) -> Iterator[Concern]:
-    known = list(workers)
-    sums = summed(stats.full, lambda stat: stat.type)
+    sums = sums_by_type(stats.full)
     minutes = -(-stats.seconds // 60)
     span = "minute" if minutes == 1 else f"{minutes} minutes"
     for type, of_type in sorted(sums.items()):
         waiting = by_type.get(type, {}).get(State.WAITING, 0)
-        # What came may be delayed still: no more can have joined the line than wait.
+        # Added jobs may still be delayed: it grew by no more than what waits.
         grew = min(of_type.added - of_type.ended, waiting)
         if grew < max(MIN_GROWTH, GROWTH_SHARE * of_type.added):
             continue
-        # Without a worker that is what is amiss, and said.
-        if any(takes(worker, type) for worker in known):
+        # Without a worker there is a warning about that already.
+        if any(takes(worker, type) for worker in workers):
             yield Concern(
                 "backlog",
-                f"backlog of {type!r} grows: {_jobs(of_type.added)} came and "
+                f"backlog of {type!r} grows: {_jobs(of_type.added)} added and "
                 f"{of_type.ended:,} ended in the last {span}; "
                 f"{_pace(waiting, of_type, stats.seconds)}",
                 type,
             )
 
 
-def _pace(waiting: int, sums: Sums, seconds: int) -> str:
+def _pace(waiting: int, sums: Stat, seconds: int) -> str:
     takes = drain_ms(waiting, sums, seconds)
     if takes is None:
-        return f"{waiting:,} wait, and none ends"
+        return f"{waiting:,} are waiting, and none ended"
     minutes = -(-takes // MINUTE_MS)
     length = f"{minutes:,} min" if minutes < 120 else f"{minutes // 60:,} h"
-    return f"the {waiting:,} that wait take {length} at this pace"
+    return f"the {waiting:,} waiting take {length} at this rate"
 
 
 def _jobs(number: int) -> str:

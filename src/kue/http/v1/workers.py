@@ -1,43 +1,42 @@
 """
-Who runs jobs: what they say of themselves, what they run, and what they are told.
+Workers: their status, the jobs they run, and orders to them.
 
-A name may contain slashes.  One that ends in ``/stacks`` cannot be looked at here.
+A name may contain slashes.  A worker whose name ends in ``/stacks`` cannot be shown.
 """
 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from kue.http.access import Scope
-from kue.http.problem import Refused, given
-from kue.http.section import Call, Section
+from kue.http.auth.access import Scope
+from kue.http.framework.operations import RequestContext, Section
+from kue.http.framework.problem import input_errors, not_found
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
-from kue.job import State
-from kue.names import MAX_BYTES
+from kue.model.job import State
+from kue.model.json_view import View
+from kue.model.names import Name  # noqa: TC001 - operations read annotations
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from kue.job import Job
-    from kue.queue import Kue
+    from kue.client.queue import Kue
+    from kue.model.job import Job
     from kue.store.values import WorkerStatus
 
-section = Section("workers", "Who runs jobs, and how they are.")
+section = Section("workers", "Workers: their status, running jobs, pauses and orders.")
 
-#: Running jobs looked at for the list of all workers.
+#: Running jobs read for the list of all workers.
 MAX_RUNNING = 200
-#: Pages of running jobs looked at for one worker.
+#: Pages of running jobs read for one worker.
 MAX_PAGES = 10
 
-WorkerName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_BYTES)]
 
-
-class Running(msgspec.Struct, frozen=True):
-    """A job in a worker's hands."""
+class RunningJob(View, frozen=True, kw_only=True):
+    """A job that a worker is running."""
 
     id: int
     type: str
@@ -48,8 +47,8 @@ class Running(msgspec.Struct, frozen=True):
     elapsed_ms: int
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of itself; null where it says nothing."""
+class WorkerReport(View, frozen=True, kw_only=True):
+    """The status that a worker reports; null for what it does not report."""
 
     host: str | None = None
     pid: int | None = None
@@ -60,25 +59,25 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     slots: dict[str, int] = {}
     #: Runs that it has ended.
     done: int | None = None
-    #: Bytes that its process holds.
+    #: Memory of its process, in bytes.
     memory: int | None = None
-    #: How late its event loop is.
+    #: The lag of its event loop.
     lag_ms: float | None = None
-    #: How often a handler held the loop, and where it did last.
+    #: How often a handler blocked the loop, and where it did last.
     blocked: int | None = None
     blocked_at: str | None = None
-    #: What keeps it from working though the store answers, such as damage.
+    #: What keeps it from working though the store answers, such as damaged data.
     trouble: str | None = None
 
 
-class WorkerView(Said, frozen=True, kw_only=True):
-    """A worker that the store knows of."""
+class WorkerView(WorkerReport, frozen=True, kw_only=True):
+    """A worker that the store knows."""
 
     name: str
     alive: bool
-    #: Gone without having stopped, since `deadline`.
+    #: Disappeared without stopping, since `deadline`.
     lost: bool
-    #: Gone in good order, since `deadline`.
+    #: Stopped in order, since `deadline`.
     stopped: bool
     paused: bool
     pause: PauseView | None
@@ -86,28 +85,28 @@ class WorkerView(Said, frozen=True, kw_only=True):
     deadline: int
     #: How many jobs it runs.
     active: int
-    #: Those that were looked at; `active` may be more.
-    running: list[Running]
+    #: Those that were read; `active` may be more.
+    running: list[RunningJob]
 
 
 class WorkerPause(msgspec.Struct, frozen=True):
-    """What keeps a worker from starting jobs; null if nothing does."""
+    """The pause of a worker; null if there is none."""
 
     name: str
     pause: PauseView | None
 
 
 class WorkerOrder(msgspec.Struct, frozen=True):
-    """What a worker is to do; it hears of it with its next beat."""
+    """An order to a worker, which receives it with its next heartbeat."""
 
     name: str
     order: Literal["stop", "stacks"]
 
 
 class WorkerStacks(msgspec.Struct, frozen=True):
-    """What a worker was doing when someone asked."""
+    """The stacks of a worker, written on request."""
 
-    #: When it wrote this down, Unix ms.
+    #: When they were written, Unix ms.
     at: int
     text: str
 
@@ -119,87 +118,88 @@ class WorkerList(msgspec.Struct, frozen=True):
 
 
 @section.get("/workers")
-async def list_workers(call: Call) -> WorkerList:
+async def list_workers(context: RequestContext) -> WorkerList:
     """
-    All workers, with what they run.
+    All workers, with their running jobs.
 
-    At most 200 running jobs are looked at for all of them together.
+    At most 200 running jobs are read for all of them together.
     """
-    facts = await call.q.workers()
-    page = await call.q.page(State.ACTIVE, limit=MAX_RUNNING)
-    return WorkerList(await _shown(call, facts, page.jobs))
+    workers = await context.q.workers()
+    page = await context.q.page(State.ACTIVE, limit=MAX_RUNNING)
+    return WorkerList(await _shown(context, workers, page.jobs))
 
 
 # Before that of one worker, whose name may be any path.
 @section.get("/workers/{name:path}/stacks", scope=Scope.MANAGE)
-async def show_stacks(call: Call, name: WorkerName) -> WorkerStacks:
+async def show_stacks(context: RequestContext, name: Name) -> WorkerStacks:
     """
-    The stacks that a worker last wrote down: of its jobs, tasks and threads.
+    The last stacks of a worker's jobs, tasks and threads.
 
-    404 until it did, and again ten minutes later.
+    404 until it has written some, and again ten minutes later.
     """
-    found = await call.q.stacks(name)
+    found = await context.q.stacks(name)
     if found is None:
-        await _worker(call.q, name)
-        detail = f"worker {name!r} has written down no stacks in the last minutes"
-        raise Refused(HTTPStatus.NOT_FOUND, detail)
+        await _worker(context.q, name)
+        raise not_found(f"worker {name!r} has written no stacks in the last minutes")
     return WorkerStacks(*found)
 
 
 @section.get("/workers/{name:path}")
-async def show_worker(call: Call, name: WorkerName) -> WorkerView:
-    """One worker, with what it runs; up to 5,000 running jobs are looked at."""
-    worker = await _worker(call.q, name)
-    jobs = await _running(call.q, worker) if worker.active else []
-    [shown] = await _shown(call, [worker], jobs)
+async def show_worker(context: RequestContext, name: Name) -> WorkerView:
+    """One worker, with its running jobs; up to 5,000 running jobs are read."""
+    worker = await _worker(context.q, name)
+    jobs = await _running(context.q, worker) if worker.active else []
+    [shown] = await _shown(context, [worker], jobs)
     return shown
 
 
 @section.post("/workers/{name:path}/pause")
-async def pause_worker(call: Call, name: WorkerName, body: PauseOrder) -> WorkerPause:
+async def pause_worker(
+    context: RequestContext, name: Name, body: PauseOrder
+) -> WorkerPause:
     """
-    Let a worker start nothing new; it hears of it with its next beat.
+    Pause a worker: it starts no more jobs, from its next heartbeat on.
 
-    What it runs goes on, and others take what it leaves.
+    Its running jobs continue, and other workers take the rest.
     """
-    until = await end_of(call.q, body)
-    await _worker(call.q, name)
-    with given("path.name"):
-        await call.q.pause(
-            worker=name, reason=body.reason, by=call.user.name, until=until
+    until = await end_of(context.q, body)
+    await _worker(context.q, name)
+    with input_errors("path.name"):
+        await context.q.pause(
+            worker=name, reason=body.reason, by=context.user.name, until=until
         )
-    return WorkerPause(name, (await _pauses(call)).get(name))
+    return WorkerPause(name, (await _pauses(context)).get(name))
 
 
 @section.post("/workers/{name:path}/resume")
-async def resume_worker(call: Call, name: WorkerName) -> WorkerPause:
-    """Let a worker take jobs again."""
-    if not await call.q.resume(worker=name):
-        # One that is away may be known by its pause alone.
-        await _worker(call.q, name)
-    return WorkerPause(name, (await _pauses(call)).get(name))
+async def resume_worker(context: RequestContext, name: Name) -> WorkerPause:
+    """Resume a worker: it starts jobs again."""
+    if not await context.q.resume(worker=name):
+        # A worker that is gone may be known by its pause alone.
+        await _worker(context.q, name)
+    return WorkerPause(name, (await _pauses(context)).get(name))
 
 
 @section.post("/workers/{name:path}/stop", status=HTTPStatus.ACCEPTED)
-async def stop_worker(call: Call, name: WorkerName) -> WorkerOrder:
+async def stop_worker(context: RequestContext, name: Name) -> WorkerOrder:
     """
-    Let a worker leave as SIGTERM does: it takes no more jobs, and ends those it has.
+    Stop a worker as SIGTERM does: it takes no more jobs, and finishes those it has.
 
-    A supervisor starts no other in its place, and ends with its last.
+    A supervisor does not replace it, and exits with its last worker.
     """
-    return await _order(call.q, name, "stop")
+    return await _order(context.q, name, "stop")
 
 
 @section.post("/workers/{name:path}/stacks", status=HTTPStatus.ACCEPTED)
-async def write_stacks(call: Call, name: WorkerName) -> WorkerOrder:
-    """Have a worker write down where its jobs, tasks and threads are; GET reads it."""
-    return await _order(call.q, name, "stacks")
+async def write_stacks(context: RequestContext, name: Name) -> WorkerOrder:
+    """Have a worker write the stacks of its jobs, tasks and threads; GET reads them."""
+    return await _order(context.q, name, "stacks")
 
 
 async def _order(q: Kue, name: str, order: Literal["stop", "stacks"]) -> WorkerOrder:
     if not await q.order(name, order):
         await _worker(q, name)
-        raise Refused(HTTPStatus.NOT_FOUND, f"worker {name!r} is gone")
+        raise not_found(f"worker {name!r} is gone")
     return WorkerOrder(name, order)
 
 
@@ -207,16 +207,16 @@ async def _worker(q: Kue, name: str) -> WorkerStatus:
     for worker in await q.workers():
         if worker.name == name:
             return worker
-    raise Refused(HTTPStatus.NOT_FOUND, f"no worker is named {name!r}")
+    raise not_found(f"no worker is named {name!r}")
 
 
-async def _pauses(call: Call) -> dict[str, PauseView]:
-    pauses = views(await call.pauses())
+async def _pauses(context: RequestContext) -> dict[str, PauseView]:
+    pauses = views(await context.pauses())
     return {pause.worker: pause for pause in pauses if pause.worker}
 
 
 async def _running(q: Kue, worker: WorkerStatus) -> list[Job]:
-    """Look for what a worker runs among all that runs."""
+    """Find the jobs of a worker among all running ones."""
     found: list[Job] = []
     cursor: str | None = None
     for _ in range(MAX_PAGES):
@@ -229,56 +229,38 @@ async def _running(q: Kue, worker: WorkerStatus) -> list[Job]:
 
 
 async def _shown(
-    call: Call, workers: Iterable[WorkerStatus], jobs: Iterable[Job]
+    context: RequestContext, workers: Iterable[WorkerStatus], jobs: Iterable[Job]
 ) -> list[WorkerView]:
-    now = await call.q.now()
-    pauses = await _pauses(call)
-    hide = call.redaction.text
-    running: dict[str | None, list[Running]] = {}
+    now = await context.q.now()
+    pauses = await _pauses(context)
+    running: dict[str | None, list[RunningJob]] = {}
     for job in jobs:
         running.setdefault(job.worker, []).append(_run(job, now))
-    return [
-        _view(worker, pauses.get(worker.name), running.get(worker.name, []), hide)
-        for worker in workers
-    ]
+    shown = []
+    for worker in workers:
+        report = _report(worker)
+        view = WorkerView.of(
+            report,
+            worker,
+            trouble=report.trouble and context.redaction.text(report.trouble),
+            pause=pauses.get(worker.name),
+            running=running.get(worker.name, []),
+        )
+        shown.append(view)
+    return shown
 
 
-def _view(
-    worker: WorkerStatus,
-    pause: PauseView | None,
-    running: list[Running],
-    hide: Callable[[str], str],
-) -> WorkerView:
-    said = msgspec.structs.asdict(_said(worker))
-    return WorkerView(
-        **{**said, "trouble": said["trouble"] and hide(said["trouble"])},
-        name=worker.name,
-        alive=worker.alive,
-        lost=worker.lost,
-        stopped=worker.stopped,
-        paused=worker.paused,
-        pause=pause,
-        deadline=worker.deadline,
-        active=worker.active,
-        running=running,
-    )
-
-
-def _said(worker: WorkerStatus) -> Said:
+def _report(worker: WorkerStatus) -> WorkerReport:
     try:
-        return msgspec.convert(worker.info, Said)
+        return msgspec.convert(worker.info, WorkerReport)
     except msgspec.ValidationError:
-        # Another version, with other words for it.
-        return Said()
+        # Another version, with another format.
+        return WorkerReport()
 
 
-def _run(job: Job, now: int) -> Running:
+def _run(job: Job, now: int) -> RunningJob:
     started_at = job.started_at or now
-    return Running(
-        id=job.id,
-        type=job.type,
-        attempt=job.attempts,
-        progress=job.progress,
-        started_at=started_at,
-        elapsed_ms=max(0, now - started_at),
+    elapsed = max(0, now - started_at)
+    return RunningJob.of(
+        job, attempt=job.attempts, started_at=started_at, elapsed_ms=elapsed
     )

@@ -1,8 +1,8 @@
 """
-Maps for the verticles of one runtime, without await.
+Local maps: shared by the verticles of one runtime, without await.
 
-Two threads may hold what is in them, so a value is either one that never changes or is
-copied, on its way in and on its way out.
+Several threads may use a value at once, so it is either immutable or copied, both when
+it is put and when it is read.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import uuid
 from collections.abc import Hashable, Iterator, MutableMapping
 from typing import Any
 
-from kue.payload import MAX_DEPTH
+from kue.model.payload import MAX_DEPTH
 
 
 class Shareable:
     """
-    Says that objects of a class may be used from any thread, and so are not copied.
+    Marks a class whose objects may be used from any thread, and so are not copied.
 
-    It is for those that never change, or see to it themselves that threads agree.
+    It is for objects that never change, or are thread-safe.
     """
 
 
-_UNCHANGING = (
+_IMMUTABLE = (
     str,
     bytes,
     int,
@@ -43,7 +43,7 @@ _UNCHANGING = (
 
 
 class LocalMap(MutableMapping[Hashable, Any]):
-    """A dict that threads share; what is not in it may be compared with None."""
+    """A dict that threads share; None is neither a key nor a value."""
 
     def __init__(self) -> None:
         self._values: dict[Hashable, Any] = {}
@@ -62,57 +62,56 @@ class LocalMap(MutableMapping[Hashable, Any]):
             del self._values[key]
 
     def __iter__(self) -> Iterator[Hashable]:
-        """Iterate over the keys there are now, whatever others do meanwhile."""
+        """Iterate over the current keys, whatever other threads change."""
         return iter(tuple(self._values))
 
     def __len__(self) -> int:
         return len(self._values)
 
     def put_if_absent(self, key: Hashable, value: Any) -> Any:
-        """Put *value* where nothing is; return what is there, None if it was put."""
+        """Put *value* if there is none; return the one there, None if it was put."""
         entry = _checked(key, value)
         with self._lock:
-            there = self._values.get(key)
-            if there is None:
+            current = self._values.get(key)
+            if current is None:
                 self._values[key] = entry
-        return copied(there)
+        return copied(current)
 
     def remove(self, key: Hashable) -> Any:
-        """Remove and return what is there; None if nothing is."""
-        with self._lock:
-            return self._values.pop(key, None)
+        """Remove and return the value; None if there is none."""
+        return self.pop(key, None)
 
     def remove_if_present(self, key: Hashable, value: Any) -> bool:
-        """Remove what is there if it equals *value*; tell whether it did."""
+        """Remove the value if it equals *value*; return whether it did."""
         with self._lock:
-            is_it = key in self._values and bool(self._values[key] == value)
-            if is_it:
+            is_equal = key in self._values and bool(self._values[key] == value)
+            if is_equal:
                 del self._values[key]
-            return is_it
+            return is_equal
 
     def replace(self, key: Hashable, value: Any) -> Any:
-        """Put *value* in the place of what is there, and return that; else None."""
+        """Replace the current value, if there is one, and return that; else None."""
         entry = _checked(key, value)
         with self._lock:
-            there = self._values.get(key)
-            if there is not None:
+            current = self._values.get(key)
+            if current is not None:
                 self._values[key] = entry
-        return there
+        return current
 
     def replace_if_present(self, key: Hashable, old: Any, new: Any) -> bool:
-        """Put *new* in the place of *old*, if that is there; tell whether it was."""
+        """Replace *old* by *new*, if it is the value; return whether it was."""
         entry = _checked(key, new)
         with self._lock:
-            is_it = key in self._values and bool(self._values[key] == old)
-            if is_it:
+            is_equal = key in self._values and bool(self._values[key] == old)
+            if is_equal:
                 self._values[key] = entry
-            return is_it
+            return is_equal
 
-    # MutableMapping's own do it in two steps, between which others may come.
+    # Those of MutableMapping take two steps, between which others may interfere.
 
     def setdefault(self, key: Hashable, default: Any = None) -> Any:
-        there = self.put_if_absent(key, default)
-        return copied(default) if there is None else there
+        current = self.put_if_absent(key, default)
+        return copied(default) if current is None else current
 
     def pop(self, key: Hashable, *default: Any) -> Any:
         with self._lock:
@@ -128,14 +127,8 @@ class LocalMap(MutableMapping[Hashable, Any]):
 
 
 def copied(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """
-    Return *value*, or a copy if it could change.
-
-    Raises:
-        TypeError: It can neither be shared nor copied.
-        ValueError: It nests too deep.
-    """
-    if value is None or isinstance(value, _UNCHANGING):
+    """Return *value*, or a copy if it is mutable."""
+    if value is None or isinstance(value, _IMMUTABLE):
         return value
     if depth == 0:
         raise ValueError(f"a value must not nest deeper than {MAX_DEPTH} levels")
@@ -151,7 +144,7 @@ def copied(value: Any, depth: int = MAX_DEPTH) -> Any:
             return bytearray(value)
     raise TypeError(
         f"{type(value).__name__} can neither be shared nor copied; "
-        "let it derive from Shareable if it never changes"
+        "derive it from Shareable if it never changes"
     )
 
 

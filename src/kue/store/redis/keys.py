@@ -1,147 +1,147 @@
 """
-Every Redis key Kue uses; nothing else builds one.
+Redis keys: every key of the store is built here and nowhere else.
 
 All keys of a shard begin with its hash tag, ``{kue}`` (``{kue:0}`` … with several
 shards), and so live in one slot of a Redis Cluster: that is what lets a script reach a
 job's record from an id that it finds in a set.  Scripts build their keys from that tag,
 named ``root`` there.  ``<type>`` and ``<group>`` are percent-encoded (`names.quote`).
-
-=============================  ======  ================================================
-key, after the tag             type    holds
-=============================  ======  ================================================
-``:meta``                      hash    schema, shards, id; when upkeep last passed;
-                                       how many messages were told
-``:ids`` ``:fence``            string  last sequence number; last fence
-``:types``                     set     types; forgotten when idle for a day
-``:live:<n>``                  string  a bit for each job there is, 65,536 to a key
-``:job:<id>``                  string  the story: header, body, a line for each ending
-``:job:<id>:log``              list    log lines, JSON
-``:job:<id>:after``            set     jobs that a blocked job waits for
-``:job:<id>:then``             zset    jobs that wait for this one to end well
-``:job:<id>:finally``          zset    jobs that wait for this one to end
-``:<type>:waiting``            zset    score = priority × 2^41 + sequence
-``:<type>:delayed``            zset    score = when due, ms
-``:<type>:active``             hash    id → token: fence:started:attempt:worker:claim
-``:<type>:complete`` ``failed``
-``cancelled``                  zset    score = when it ended, ms
-``:<type>:blocked``            zset    score = id
-``:<type>:held``               zset    waiting jobs set aside by the per-key limit
-``:<type>:held:<group>``       zset    the same, by group
-``:<type>:parked``             zset    ids without a usable record
-``:<type>:tries``              hash    id → attempts:stalls, after a first failure
-``:<type>:progress``           hash    id → percent, tab, JSON; while it runs
-``:<type>:ttl``                zset    running jobs with a ttl; score = deadline
-``:<type>:expires``            zset    unfinished jobs that expire; score = when
-``:<type>:retain_<state>``     zset    ended jobs with their own retention; score = when
-``:<type>:unique``             hash    unique key → holder:until
-``:<type>:lapse``              zset    unique keys that outlast their job; score = until
-``:<type>:running``            hash    group → running jobs
-``:<type>:rate``               hash    left, at: the rate limit's state
-``:<type>:wake``               zset    at most one marker; workers sleep on it
-``:<type>:errors``             zset    fingerprints of errors; score = failed jobs
-``:<type>:causes``             hash    fingerprint → when the first of them failed;
-                                       :last → when the last did, its id, its error
-``:workers`` ``:info``         zset,   worker → lease deadline; → what it says of itself
-                               hash
-``:orders``                    hash    worker → what it is to do, and until when
-``:stacks``                    hash    worker → its stacks; worker:at → when
-``:claims:<hour>``             hash    worker:lane → number of its last claim
-``:cancelling``                hash    running job asked to end → type, tab, what its
-                                       story will say, tab, the reason, JSON
-``:paused``                    hash    type, or :worker → until, tab, JSON
-``:limits``                    hash    type → limits
-``:parents``                   set     jobs that others wait for
-``:outbox``                    hash    what upkeep must still tell dependants
-``:producers:<hour>``          hash    producer → seq:answer of its last add
-``:schedules`` ``:due``        hash,   name → JSON; name → when it fires next
-                               zset
-``:stats:<minute>``            hash    type:added, :complete, :failed, :run_ms,
-                                       :waits, :runs
-``:hours:<hour>``              hash    the same, by hour
-``:listeners`` ``:watched``    zset    who listens to all; which jobs are listened to
-``:kept``                      hash    room:name → until, tab, value: small records
-``:fading``                    zset    those that end; score = until
-``:acts`` ``:routine``         zset    audit log: time, tab, call, tab, JSON
-``:refusals``
-``:agenda``                    zset    type, or ":" for the rest of the shard; score =
-                                       when maintenance looks at it next, ms
-``:search``                    hash    search for runs of lost workers: type:<type> →
-                                       where it goes on, ":", when it began;
-                                       worker:<worker> → when a run was last found
-``:events``                    –       channel (sharded publish)
-=============================  ======  ================================================
 """
 
 from __future__ import annotations
 
 import zlib
 
-from kue.names import quote
+from kue.model.job import State
+from kue.model.names import quote
 
 SCHEMA = 1
 LIVE_CHUNK = 65_536
 #: A score has 41 bits for it.
 MAX_SEQUENCE = 2**41 - 1
-#: Structures of a type that hold its jobs, with the state each means.
-PLACES = {
-    "waiting": "waiting",
-    "held": "waiting",
-    "delayed": "delayed",
-    "active": "active",
-    "complete": "complete",
-    "failed": "failed",
-    "cancelled": "cancelled",
-    "blocked": "blocked",
-}
-#: Redis type of everything that can stand behind ``:<type>:``.
-TYPE_KEYS = {
-    **dict.fromkeys(PLACES, "zset"),
-    "active": "hash",
-    "parked": "zset",
-    "tries": "hash",
-    "progress": "hash",
-    "ttl": "zset",
-    "expires": "zset",
-    "retain_complete": "zset",
-    "retain_failed": "zset",
-    "retain_cancelled": "zset",
-    "unique": "hash",
-    "lapse": "zset",
-    "running": "hash",
-    "rate": "hash",
-    "wake": "zset",
-    "errors": "zset",
-    "causes": "hash",
-}
-#: Redis type of everything that can stand directly behind the tag.
-SHARD_KEYS = {
-    "meta": "hash",
-    "ids": "string",
-    "fence": "string",
-    "types": "set",
-    "workers": "zset",
-    "info": "hash",
-    "orders": "hash",
-    "stacks": "hash",
-    "cancelling": "hash",
-    "paused": "hash",
-    "limits": "hash",
-    "parents": "set",
-    "outbox": "hash",
-    "schedules": "hash",
-    "due": "zset",
-    "listeners": "zset",
-    "watched": "zset",
-    "kept": "hash",
-    "fading": "zset",
-    "acts": "zset",
-    "routine": "zset",
-    "refusals": "zset",
-    "agenda": "zset",
-    "search": "hash",
-}
-#: Redis type of what can stand behind ``:job:<id>:``.
-JOB_KEYS = {"log": "list", "after": "set", "then": "zset", "finally": "zset"}
+#: Structures of a type that hold its jobs, and the state that each stands for.
+PLACES = {state.value: state.value for state in State} | {"held": "waiting"}
+#: Every key: its name after the tag, its Redis type, and what it holds.  The tables in
+#: docs/reference/redis-keys.md are made from these.
+KEYS = (
+    (
+        ":meta",
+        "hash",
+        (
+            "schema, shards, id; when the last maintenance pass was; how many "
+            "messages were published"
+        ),
+    ),
+    (":ids", "string", "last sequence number"),
+    (":fence", "string", "last fence"),
+    (":types", "set", "types; one that is idle for a day is forgotten"),
+    (":live:<n>", "string", "one bit per job, 65,536 per key"),
+    (":job:<id>", "string", "the record: header, body, one history line per ending"),
+    (":job:<id>:log", "list", "log lines, JSON"),
+    (":job:<id>:after", "set", "jobs that a blocked job waits for"),
+    (":job:<id>:then", "zset", "jobs that wait for this one to succeed"),
+    (":job:<id>:finally", "zset", "jobs that wait for this one to end"),
+    (":<type>:waiting", "zset", "ids; score = priority × 2^41 + sequence"),
+    (":<type>:delayed", "zset", "ids; score = when due, ms"),
+    (":<type>:active", "hash", "id → token: fence:started:attempt:worker:claim"),
+    (":<type>:complete", "zset", "ids; score = when it ended, ms"),
+    (":<type>:failed", "zset", "the same"),
+    (":<type>:cancelled", "zset", "the same"),
+    (":<type>:blocked", "zset", "ids; score = id"),
+    (":<type>:held", "zset", "waiting jobs set aside by the per-key limit"),
+    (":<type>:held:<group>", "zset", "the same, by group"),
+    (":<type>:parked", "zset", "ids without a usable record"),
+    (":<type>:tries", "hash", "id → attempts:stalls, after a first failure"),
+    (":<type>:progress", "hash", "id → percent, tab, JSON; while it runs"),
+    (":<type>:ttl", "zset", "running jobs with a ttl; score = deadline"),
+    (":<type>:expires", "zset", "unfinished jobs that expire; score = when"),
+    (
+        ":<type>:retain_complete",
+        "zset",
+        "complete jobs with their own retention; score = when",
+    ),
+    (":<type>:retain_failed", "zset", "failed jobs, the same"),
+    (":<type>:retain_cancelled", "zset", "cancelled jobs, the same"),
+    (":<type>:unique", "hash", "unique key → holder:until"),
+    (":<type>:lapse", "zset", "unique keys that outlast their job; score = until"),
+    (":<type>:running", "hash", "group → running jobs"),
+    (":<type>:rate", "hash", "left, at: the rate limit's state"),
+    (":<type>:wake", "zset", "at most one marker; workers block on it"),
+    (":<type>:errors", "zset", "fingerprints of errors; score = jobs that are failed"),
+    (
+        ":<type>:causes",
+        "hash",
+        (
+            "fingerprint → when the first of them failed; fingerprint`:last` → when"
+            " the last did, its id, its error"
+        ),
+    ),
+    (":workers", "zset", "worker; score = lease deadline"),
+    (":info", "hash", "worker → its status"),
+    (":orders", "hash", "worker → its orders, and until when they hold"),
+    (":stacks", "hash", "worker → its stacks; worker:at → when"),
+    (":claims:<hour>", "hash", "worker:lane → number of its last claim in that hour"),
+    (
+        ":cancelling",
+        "hash",
+        "running job asked to cancel → type, tab, its history line, tab, the reason",
+    ),
+    (":paused", "hash", "type, or `:worker` → until, tab, JSON"),
+    (":limits", "hash", "type → limits"),
+    (":parents", "set", "jobs that others wait for"),
+    (":outbox", "hash", "what maintenance must still report to dependants"),
+    (":producers:<hour>", "hash", "producer → seq:answer of its last add in that hour"),
+    (":schedules", "hash", "name → JSON"),
+    (":due", "zset", "schedules; score = when one fires next"),
+    (
+        ":stats:<minute>",
+        "hash",
+        "type:added, :complete, :failed, :run_ms, :waits, :runs",
+    ),
+    (":hours:<hour>", "hash", "the same, by hour"),
+    (":listeners", "zset", "subscribers to all jobs"),
+    (":watched", "zset", "jobs with subscribers"),
+    (
+        ":kept",
+        "hash",
+        "room:name → until, tab, value: small records such as users and sessions",
+    ),
+    (":fading", "zset", "records that expire; score = until"),
+    (":acts", "zset", "the audit log: time, tab, call, tab, JSON; score = its number"),
+    (":routine", "zset", "the same, of jobs added and logins; numbered together"),
+    (":refusals", "zset", "the same, of what was refused"),
+    (
+        ":agenda",
+        "zset",
+        "type, or `:` for what belongs to no type; score = when maintenance is due, ms",
+    ),
+    (
+        ":search",
+        "hash",
+        (
+            "search for runs of lost workers: type:`<type>` → where it continues, "
+            "`:`, when it began, ms; worker:`<worker>` → when a run of it was last "
+            "found"
+        ),
+    ),
+    (":events", "channel", "events (sharded publish)"),
+)
+
+
+def _names(prefix: str) -> dict[str, str]:
+    """Return the keys that begin with *prefix* and then vary no more: name and type."""
+    names = (
+        (key.removeprefix(prefix), kind)
+        for key, kind, _ in KEYS
+        if key.startswith(prefix)
+    )
+    return {name: kind for name, kind in names if "<" not in name and kind != "channel"}
+
+
+#: Redis type of each key that begins with ``:<type>:``, with ``:job:<id>:``, and of the
+#: others of a shard.
+TYPE_KEYS = _names(":<type>:")
+JOB_KEYS = _names(":job:<id>:")
+SHARD_KEYS = _names(":")
 
 
 def root_of(prefix: str, shard: int, shards: int) -> str:

@@ -1,13 +1,13 @@
 """
-A job's record in Redis: header, body, story.
+A job's record in Redis: header, body, history.
 
 The header is what scripts may read: priority, creation time and type, tab-separated.  A
-star before it says that options follow: what a script must act on besides::
+star before it means that options follow, which scripts must act on as well::
 
     0⇥1794722540200⇥email
     *-10⇥1794722540200⇥email⇥unique=hi⇥ttl=30000
 
-The second line is the body (`kue.store.codec`), the others are the story.
+The second line is the body (`kue.store.codec`), the others are the history.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from kue.errors import StoreCorrupt
-from kue.job import Attempt, Draft, Job, Spec, State
-from kue.names import quote, unquote
+from kue.model.errors import StoreCorrupt
+from kue.model.job import Attempt, Draft, Job, Spec, State
+from kue.model.names import quote, unquote
 from kue.store.codec import decode_spec, read_story
 from kue.store.redis.keys import PLACES
 from kue.store.values import Pause, held_by
@@ -27,24 +27,24 @@ from kue.store.values import Pause, held_by
 _ACTIVE = State.ACTIVE
 
 
-class Said(msgspec.Struct, omit_defaults=True):
-    """What a pause says, besides what it is a pause of."""
+class PauseDetails(msgspec.Struct, omit_defaults=True):
+    """When, why and by whom something was paused."""
 
     at: int = 0
     reason: str = ""
     by: str = ""
 
 
-_decode_said = msgspec.json.Decoder(Said).decode
+_decode_details = msgspec.json.Decoder(PauseDetails).decode
 
 
-def left_of(draft: Draft, options: str) -> str:
-    """Return what stands before the creation time."""
+def priority_field(draft: Draft, options: str) -> str:
+    """Return the field before the creation time."""
     return f"*{draft.priority}" if options else str(draft.priority)
 
 
 def options_of(draft: Draft | Job) -> str:
-    """Return what stands behind the type: nothing, for most jobs."""
+    """Return the fields after the type: empty for most jobs."""
     spec = draft.spec
     if not (
         draft.ttl
@@ -67,50 +67,31 @@ def options_of(draft: Draft | Job) -> str:
     }
     if spec.after:
         options["any"] = 1 if draft.after_any else None
-        # When it is released, a script must know without the body how long to wait.
+        # The script that releases it must know its delay without reading the body.
         options["delay"] = spec.delay or None
         options["at"] = draft.at if isinstance(draft, Draft) else None
     return "".join(f"\t{k}={v}" for k, v in options.items() if v is not None)
 
 
-def first_lines(record: bytes) -> bytes:
-    """Return header and body, as they stand, without the story."""
-    return record[: _end_of_body(record)]
-
-
 def created_in(record: bytes) -> int:
-    """Return when a job was created, as its header says."""
+    """Return when a job was created, from its header."""
     return int(record.split(b"\t", 2)[1])
 
 
 def with_changes(record: bytes, *, priority: int, body: bytes) -> tuple[bytes, bytes]:
-    """Return the first two lines as they are and as they are to be."""
-    old = first_lines(record)
-    header, _, _ = old.partition(b"\n")
+    """Return the first two lines: the old ones and the new ones."""
+    header, old_body, _ = _split(record)
     star = b"*" if header.startswith(b"*") else b""
     _, _, rest = header.partition(b"\t")
     new = b"%s%d\t%s\n%s" % (star, priority, rest, body)
-    return old, new
+    return b"%s\n%s" % (header, old_body), new
 
 
 def read_claimed(job_id: int, token: str, record: bytes, stalls: int = 0) -> Job:
     """Return a job that was just started."""
-    header, body, story = _split(record)
+    header, body, history = _split(record)
     job_type, priority, created_at, options = _read_header(header)
-    if options:
-        return Job(
-            id=job_id,
-            type=job_type,
-            state=_ACTIVE,
-            priority=priority,
-            created_at=created_at,
-            spec=decode_spec(body),
-            token=token,
-            stalls=stalls,
-            history=read_story(story),
-            **options,
-        )
-    return Job(
+    job = Job(
         id=job_id,
         type=job_type,
         state=_ACTIVE,
@@ -119,22 +100,16 @@ def read_claimed(job_id: int, token: str, record: bytes, stalls: int = 0) -> Job
         spec=decode_spec(body),
         token=token,
         stalls=stalls,
-        history=read_story(story) if story else (),
+        history=read_story(history) if history else (),
     )
+    # Most jobs have none, and are made faster without keywords from a dictionary.
+    return msgspec.structs.replace(job, **options) if options else job
 
 
-def read_job(
-    job_id: int,
-    record: bytes,
-    place: str,
-    where: bytes,
-    *,
-    tries: bytes = b"",
-    progress: bytes = b"",
-    cancelling: bool = False,
-    pause: bytes = b"",
-) -> Job:
-    """Return a job from its record and the structure it was found in."""
+def read_job(job_id: int, reply: list[Any]) -> Job:
+    """Return a job from the reply of ``get.lua``."""
+    record, found, where, tries, progress, cancelling, pause = reply
+    place = found.decode()
     token = where.decode() if place == "active" else ""
     stalls = int(tries.partition(b":")[2] or 0)
     job = read_claimed(job_id, token, record, stalls)
@@ -143,7 +118,7 @@ def read_job(
     changes: dict[str, Any] = {
         "state": State(PLACES[place]),
         "stalls": stalls,
-        "cancelling": cancelling,
+        "cancelling": bool(cancelling),
     }
     if place == "delayed":
         changes["promote_at"] = int(float(where))
@@ -163,7 +138,7 @@ def read_job(
 def unreadable(job_id: int, token: str, record: bytes, exc: Exception) -> Job:
     """Return a stand-in for a started job whose body cannot be decoded."""
     fields = record.partition(b"\n")[0].split(b"\t")
-    # What a script must give back with the run is in the header, which it has read.
+    # The header was read by the script: it has what must be released with the run.
     return Job(
         id=job_id,
         type=unquote(fields[2].decode()),
@@ -176,9 +151,9 @@ def unreadable(job_id: int, token: str, record: bytes, exc: Exception) -> Job:
     )
 
 
-def read_paused(whose: bytes, text: bytes) -> Pause:
-    """Read a pause with whose it is: a type, ``:worker``, or (empty) everything."""
-    name = whose.decode()
+def read_paused(target: bytes, text: bytes) -> Pause:
+    """Read a pause of *target*: a type, ``:worker``, or (empty) everything."""
+    name = target.decode()
     if name.startswith(":"):
         return read_pause(None, text, worker=unquote(name[1:]))
     return read_pause(unquote(name) if name else None, text)
@@ -187,25 +162,25 @@ def read_paused(whose: bytes, text: bytes) -> Pause:
 def read_pause(
     job_type: str | None, text: bytes, *, worker: str | None = None
 ) -> Pause:
-    """Read a pause: when it ends or nothing, a tab, and what is said of it."""
-    until, _, said = text.partition(b"\t")
+    """Read a pause: when it ends (or nothing), a tab, and its details."""
+    until, _, encoded = text.partition(b"\t")
     try:
-        told = _decode_said(said)
+        details = _decode_details(encoded)
     except ValueError:
-        # It is in force, whatever became of the reason.
-        told = Said()
+        # The pause is in force even if its details are damaged.
+        details = PauseDetails()
     return Pause(
         type=job_type,
-        at=told.at,
-        reason=told.reason,
-        by=told.by,
+        at=details.at,
+        reason=details.reason,
+        by=details.by,
         until=int(until) if until.isdigit() else None,
         worker=worker,
     )
 
 
 def _stalls_in(history: tuple[Attempt, ...]) -> int:
-    """Count the workers lost since the job was last started anew."""
+    """Count the workers lost since the job was last restarted by hand."""
     count = 0
     for attempt in reversed(history):
         if attempt.outcome == "restarted":
@@ -216,7 +191,7 @@ def _stalls_in(history: tuple[Attempt, ...]) -> int:
 
 @lru_cache(maxsize=512)
 def _read_header(header: bytes) -> tuple[str, int, int, dict[str, Any]]:
-    """Jobs added by one call have one header, byte for byte: it is read once."""
+    """Read a header; cached, because jobs added by one call have the same one."""
     fields = header.split(b"\t")
     job_type = unquote(fields[2].decode())
     priority = int(fields[0].removeprefix(b"*"))
@@ -225,32 +200,20 @@ def _read_header(header: bytes) -> tuple[str, int, int, dict[str, Any]]:
 
 def _split(record: bytes) -> tuple[bytes, bytes, bytes]:
     header, _, rest = record.partition(b"\n")
-    body, _, story = rest.partition(b"\n")
+    body, _, history = rest.partition(b"\n")
     if not body:
         raise StoreCorrupt(f"a record has no body: {record[:80]!r}")
-    return header, body, story
-
-
-def _end_of_body(record: bytes) -> int:
-    end = record.find(b"\n", record.find(b"\n") + 1)
-    return len(record) if end < 0 else end
+    return header, body, history
 
 
 def _read_options(fields: list[bytes]) -> dict[str, Any]:
-    found: dict[str, str] = {}
+    options: dict[str, Any] = {}
     for field in fields:
         name, _, value = field.decode().partition("=")
-        found[name] = value
-    options: dict[str, Any] = {
-        name: int(found[name])
-        for name in ("unique_for", "ttl", "expires")
-        if name in found
-    }
-    for name in ("unique", "group"):
-        if name in found:
-            options[name] = unquote(found[name])
-    if "once" in found:
-        options["once"] = True
-    if "any" in found:
-        options["after_any"] = True
+        if name in ("unique_for", "ttl", "expires"):
+            options[name] = int(value)
+        elif name in ("unique", "group"):
+            options[name] = unquote(value)
+        elif name in ("once", "any"):
+            options["after_any" if name == "any" else name] = True
     return options

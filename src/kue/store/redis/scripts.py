@@ -1,8 +1,8 @@
 """
-Loads the Lua scripts beside this module, or in another package.
+Lua scripts: loads those beside this module, or of another package.
 
-A script may say ``--- @include lib/name``; the text of ``lua/lib/name.lua`` takes the
-place of that line.  Includes do not nest: a script that needs more names it itself.
+A line ``--- @include lib/name`` in a script is replaced with ``lua/lib/name.lua``.
+Includes do not nest: a script lists everything that it needs.
 """
 
 from __future__ import annotations
@@ -11,17 +11,14 @@ import hashlib
 import re
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+from typing import NamedTuple
 
 _INCLUDE = re.compile(r"^--- @include (lib/\w+)$", re.MULTILINE)
 _HOME = "kue.store.redis"
 
 
 class Script(NamedTuple):
-    """A script's text and the digest Redis knows it by."""
+    """A script's text, and the digest by which Redis identifies it."""
 
     name: str
     source: str
@@ -30,10 +27,10 @@ class Script(NamedTuple):
 
 @cache
 def load(name: str, package: str = _HOME) -> Script:
-    """Return script *name* of a *package*, includes and all."""
+    """Return script *name* of a *package*, with its includes."""
     text = _read(package, name)
     source = _INCLUDE.sub(lambda match: _read(package, match[1]), text)
-    # SHA-1 because that is how Redis names scripts; nothing rests on its strength.
+    # Redis identifies scripts by SHA-1; this is not a matter of security.
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, source, sha)
 
@@ -42,16 +39,11 @@ def names(package: str = _HOME) -> list[str]:
     """Return the name of every script of a *package*."""
     return sorted(
         file.name.removesuffix(".lua")
-        for file in _lua(package).iterdir()
+        for file in (resources.files(package) / "lua").iterdir()
         if file.name.endswith(".lua")
     )
 
 
-def _lua(package: str) -> Traversable:
-    return resources.files(package) / "lua"
-
-
 def _read(package: str, name: str) -> str:
-    folder, _, file = name.rpartition("/")
-    path = _lua(package) / folder if folder else _lua(package)
-    return (path / f"{file}.lua").read_text(encoding="utf-8")
+    path = resources.files(package).joinpath("lua", *f"{name}.lua".split("/"))
+    return path.read_text(encoding="utf-8")

@@ -1,25 +1,136 @@
-"""The Redis store: every verb, from the parts beside this module."""
+"""The Redis store: a table of its verbs, which are functions in ``verbs/``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from kue.store.damage import guards_replies
-from kue.store.redis.checking import Checking
-from kue.store.redis.keeping import Keeping
-from kue.store.redis.listening import Listening
-from kue.store.redis.upkeep import Upkeep
-from kue.store.redis.workers import Workers
+from kue.store.contract import Store
+from kue.store.corruption_errors import MALFORMED, corrupt, is_damage
+from kue.store.redis.sharding import Shards
+from kue.store.redis.verbs import (
+    add,
+    changes,
+    check,
+    limits,
+    maintenance,
+    pages,
+    queries,
+    records,
+    runs,
+    stats,
+    workers,
+)
+from kue.store.redis.verbs.watch import RedisSubscriptions
 
 if TYPE_CHECKING:
-    from kue.settings import Settings
+    from collections.abc import Callable, Coroutine, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from kue.model.settings import Settings
+    from kue.store.contract import Events
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-@guards_replies
-class RedisStore(Upkeep, Workers, Listening, Checking, Keeping):
+def _verb(
+    function: Callable[Concatenate[Shards, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[RedisStore, P], Coroutine[Any, Any, T]]:
+    """Make a method of *function*; a reply that is malformed raises `StoreCorrupt`."""
+
+    async def verb(self: RedisStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await function(self._db, *args, **kwargs)
+        except MALFORMED as exc:
+            if is_damage(exc):
+                raise corrupt(self.name, exc) from exc
+            raise
+
+    update_wrapper(verb, function)
+    return verb
+
+
+class RedisStore(Store):
     """Jobs in Redis, Valkey, or a Redis Cluster."""
 
-    @classmethod
-    def from_settings(cls, settings: Settings) -> RedisStore:
-        """Return the store that *settings* describe; nothing is opened yet."""
-        return cls(settings)
+    def __init__(self, settings: Settings) -> None:
+        self._db = Shards(settings)
+        self._subscriptions = RedisSubscriptions(self._db)
+        self.name = self._db.name
+
+    @property
+    def losses(self) -> int:
+        return self._db.client.losses
+
+    async def open(self) -> str:
+        return await self._db.open()
+
+    async def close(self) -> None:
+        await self._subscriptions.close()
+        await self._db.close()
+
+    def twin(self) -> RedisStore:
+        return RedisStore(self._db.settings)
+
+    def watch(
+        self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
+    ) -> AbstractAsyncContextManager[Events]:
+        return self._subscriptions.watch(job_ids, buffer=buffer)
+
+    verify = _verb(Shards.verify)
+    now = _verb(Shards.now)
+
+    add = _verb(add.add)
+
+    claim = _verb(runs.claim)
+    settle = _verb(runs.settle)
+    cycle = _verb(runs.cycle)
+    stand_by = _verb(runs.stand_by)
+    renew = _verb(runs.renew)
+    measure = _verb(runs.measure)
+    begin = _verb(runs.begin)
+    leave = _verb(runs.leave)
+    wait = _verb(runs.wait)
+    progress = _verb(runs.progress)
+    log = _verb(runs.log)
+
+    tend = _verb(maintenance.tend)
+    schedule = _verb(maintenance.schedule)
+    unschedule = _verb(maintenance.unschedule)
+    schedules = _verb(maintenance.schedules)
+
+    update = _verb(changes.update)
+    move = _verb(changes.move)
+    cancel = _verb(changes.cancel)
+    remove = _verb(changes.remove)
+    clear = _verb(changes.clear)
+
+    pause = _verb(limits.pause)
+    resume = _verb(limits.resume)
+    paused = _verb(limits.paused)
+    limit = _verb(limits.limit)
+    limits = _verb(limits.limits)
+
+    order = _verb(workers.order)
+    write_stacks = _verb(workers.write_stacks)
+    stacks = _verb(workers.stacks)
+    workers = _verb(workers.workers)
+
+    get = _verb(pages.get)
+    page = _verb(pages.page)
+    types = _verb(pages.types)
+    count = _verb(queries.count)
+    logs = _verb(queries.logs)
+    errors = _verb(queries.errors)
+    hours = _verb(stats.hours)
+    facts = _verb(stats.facts)
+    stats = _verb(stats.stats)
+    check = _verb(check.check)
+
+    keep = _verb(records.keep)
+    kept = _verb(records.kept)
+    all_kept = _verb(records.all_kept)
+    forget = _verb(records.forget)
+    note = _verb(records.note)
+    acts = _verb(records.acts)

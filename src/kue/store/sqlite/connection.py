@@ -1,4 +1,4 @@
-"""How Kue opens a SQLite file, and what SQLite's errors mean in Kue's words."""
+"""SQLite connections: opening a file, and translating SQLite's errors."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
-from kue.errors import (
+from kue.model.errors import (
     StoreCorrupt,
     StoreError,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
 )
-from kue.store.damage import corrupt
+from kue.store.corruption_errors import corrupt
 from kue.store.sqlite import schema
 
 if TYPE_CHECKING:
-    from kue.store.sqlite.place import Place
+    from kue.store.sqlite.file_url import FileLocation
 
 #: Pages kept in memory by a connection, in KiB: the hot ends of a few million jobs.
 CACHE_KIB = 32 * 1024
-#: A log that once grew beyond this is cut back to it, in bytes.
+#: A write-ahead log that grew beyond this is truncated to it, in bytes.
 LOG_LIMIT = 64 * 1024 * 1024
 #: Prepared statements kept by a connection; Kue has fewer.
 STATEMENTS = 256
@@ -31,7 +31,7 @@ _abandoned: list[sqlite3.Connection] = []
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-#: A value that no statement of ours expects, such as text that is not JSON.
+#: A value that no statement expects, such as text that is not JSON.
 _VALUES = frozenset(
     {
         sqlite3.SQLITE_CONSTRAINT,
@@ -46,82 +46,93 @@ _FORBIDDEN = frozenset(
 )
 
 
-def connect(place: Place, *, budget: float) -> sqlite3.Connection:
+def connect(location: FileLocation, *, budget: float) -> sqlite3.Connection:
     """
-    Open the store and make sure its tables are there.
+    Open the file, and create or migrate its tables.
 
     Args:
-        budget: Seconds to wait for others who hold the file, now and in every
-            statement of a reader.
+        budget: Seconds to wait for other processes that lock the file, now and in
+            every statement of a reader.
 
     Raises:
-        ConfigError, StoreRefused: The place or what is there is not fit.
-        sqlite3.Error: Anything else; `translated` puts it into words.
+        ConfigError, StoreRefused: The path or the file is not suitable.
+        sqlite3.Error: Anything else; see `translated`.
     """
     schema.check_engine()
-    place.check()
-    place.create()
+    location.check()
+    location.create()
     db = sqlite3.connect(
-        place.path or ":memory:",
+        location.path or ":memory:",
         timeout=budget,
         isolation_level=None,
         cached_statements=STATEMENTS,
     )
     try:
-        _set_up(db, place, budget)
+        _set_up(db, location, budget)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def abandon(db: sqlite3.Connection) -> None:
+def close(
+    db: sqlite3.Connection, location: FileLocation, file: tuple[int, int] | None
+) -> None:
     """
-    Let go of a connection whose file was replaced, without closing it.
+    Close a connection to *file*, unless that was replaced.
 
-    Closing would delete the log by its name, which may be the new file's by now.
+    Closing would then delete the log by its name, which may now be the new file's.
     """
-    _abandoned.append(db)
+    if file == location.identity():
+        db.close()
+    else:
+        _abandoned.append(db)
 
 
 def begin(db: sqlite3.Connection, budget: float) -> None:
     """
-    Begin to write, waiting up to *budget* seconds for other processes.
+    Begin a write transaction, waiting up to *budget* seconds for other processes.
 
-    SQLite's own waiting grows to 100 ms between tries, so that a process which writes
+    SQLite's own backoff grows to 100 ms between tries, so that a process which writes
     all the time would starve the others; short random pauses share the file fairly.
     """
+    _execute(db, "BEGIN IMMEDIATE", budget, pauses=(0.0003, 0.002))
+
+
+def _execute(
+    db: sqlite3.Connection, sql: str, budget: float, pauses: tuple[float, float]
+) -> sqlite3.Cursor:
+    """Run a statement again, after a random pause, while the file is locked."""
     deadline = time.monotonic() + budget
     while True:
         try:
-            db.execute("BEGIN IMMEDIATE")
-            return
+            return db.execute(sql)
         except sqlite3.OperationalError as exc:
             if _code(exc) not in _BUSY or time.monotonic() >= deadline:
                 raise
-        time.sleep(random.uniform(0.0003, 0.002))
+        time.sleep(random.uniform(*pauses))
 
 
 def translated(exc: sqlite3.Error, name: str) -> StoreError:
-    """Return what *exc* means, with advice."""
+    """Return *exc* as a `StoreError`, with advice."""
     code = _code(exc)
     if code in _BUSY:
         return StoreUnavailable(
-            f"{name} is locked by another process for too long; find who holds it "
+            f"{name} was locked by another process for too long; find that process "
             "(a backup, an open sqlite3 shell) and try again"
         )
     if is_full(exc):
         return full(name)
     if code in _DAMAGED:
         return StoreCorrupt(
-            f"{name} is damaged or is no database ({exc}); move it away with its "
+            f"{name} is damaged or is not a database ({exc}); move it away with its "
             "-wal file, restore a backup, or save what is left with: "
             "sqlite3 <file> .recover"
         )
     if code in _FORBIDDEN:
         return StoreRefused(
-            f"{name} cannot be written ({exc}); check who owns the file, its -wal and "
-            "its folder, and that the disk is not mounted read-only"
+            f"{name} cannot be written ({exc}); check the owner of the file, its -wal "
+            "and its folder, and that the disk is not mounted read-only"
         )
     if is_damaged_value(exc):
         return corrupt(name, exc)
@@ -129,7 +140,7 @@ def translated(exc: sqlite3.Error, name: str) -> StoreError:
 
 
 def is_full(exc: Exception) -> bool:
-    """Return whether there was no room on the disk."""
+    """Return whether the disk was full."""
     # The index of the log is mapped: no room for it is an I/O error to SQLite.
     return isinstance(exc, sqlite3.Error) and (
         _code(exc) == sqlite3.SQLITE_FULL
@@ -140,46 +151,38 @@ def is_full(exc: Exception) -> bool:
 def full(name: str) -> StoreFull:
     """Return the error of a full disk."""
     return StoreFull(
-        f"{name}: the disk is full and takes no new jobs; those it has go on; "
+        f"{name}: the disk is full; no new jobs are accepted, existing ones go on; "
         "free some space and try again"
     )
 
 
 def is_damaged_value(exc: Exception) -> bool:
-    """Return whether a statement failed because of a value that it met."""
-    # Python's own errors, of text that is not Unicode, say, have no code.
+    """Return whether a statement failed because of a malformed value."""
+    # Python's own errors, such as for text that is not Unicode, have no code.
     return isinstance(exc, sqlite3.Error) and (not _code(exc) or _code(exc) in _VALUES)
 
 
-def _set_up(db: sqlite3.Connection, place: Place, budget: float) -> None:
+def _set_up(db: sqlite3.Connection, location: FileLocation, budget: float) -> None:
     db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     db.execute("PRAGMA temp_store = MEMORY")
-    schema.check_owner(db, place.name)
-    if place.path is not None:
-        _write_ahead(db, place, budget)
+    schema.check_owner(db, location.name)
+    if location.path is not None:
+        _write_ahead(db, location, budget)
     if not schema.is_current(db):
         begin(db, budget)
-        # Another process may have made the tables while this one waited.
+        # Another process may have created the tables while this one waited.
         if not schema.is_current(db):
-            schema.migrate(db, place.name)
+            schema.migrate(db, location.name)
         db.execute("COMMIT")
 
 
-def _write_ahead(db: sqlite3.Connection, place: Place, budget: float) -> None:
-    """Use a write-ahead log: readers and the writer do not wait for each other."""
-    deadline = time.monotonic() + budget
-    while True:
-        try:
-            mode = db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            break
-        except sqlite3.OperationalError as exc:
-            # Two processes that make the same file at once: SQLite does not wait here.
-            if _code(exc) not in _BUSY or time.monotonic() >= deadline:
-                raise
-        time.sleep(random.uniform(0.001, 0.005))
-    if mode != "wal":
+def _write_ahead(db: sqlite3.Connection, location: FileLocation, budget: float) -> None:
+    """Use a write-ahead log: readers and the writer do not block each other."""
+    # Two processes create the same file at once: SQLite does not wait here.
+    mode = _execute(db, "PRAGMA journal_mode = WAL", budget, pauses=(0.001, 0.005))
+    if mode.fetchone()[0] != "wal":
         raise StoreRefused(
-            f"{place.name} cannot use a write-ahead log where it is; "
+            f"{location.name} cannot use a write-ahead log in this file system; "
             "put the file on a local disk"
         )
     db.execute("PRAGMA synchronous = NORMAL")
@@ -187,5 +190,5 @@ def _write_ahead(db: sqlite3.Connection, place: Place, budget: float) -> None:
 
 
 def _code(exc: sqlite3.Error) -> int:
-    # The low byte is the kind; the rest says where it happened.
+    # The low byte is the kind of error; the rest is its detail.
     return int(getattr(exc, "sqlite_errorcode", 0)) & 0xFF

@@ -1,128 +1,192 @@
-"""The engine room of a store: its threads, started when they are first needed."""
+"""Engine of a SQLite store: its threads, started when first needed, and waiters."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import threading
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
-from kue.errors import StoreRefused
-from kue.store.sqlite.listening import Ears
-from kue.store.sqlite.lookout import Lookout
-from kue.store.sqlite.tasks import Task
-from kue.store.sqlite.threads import Notice, Reader, Writer
-from kue.store.sqlite.waiting import Waiters
+from kue.aio.loop_calls import hand_over
+from kue.model.errors import StoreRefused
+from kue.store.sqlite.change_watcher import ChangeWatcher
+from kue.store.sqlite.db_threads import ReaderThread, ThreadCall, WriterThread
+from kue.store.sqlite.verbs.limits import EVERY
+from kue.store.sqlite.verbs.watch import Subscribers
 
 if TYPE_CHECKING:
-    import asyncio
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from kue.clock import Clock
-    from kue.store.sqlite.place import Place
-    from kue.store.sqlite.turn import Turn
+    from kue.model.clock import Clock
+    from kue.store.sqlite.file_url import FileLocation
+    from kue.store.sqlite.verb_transaction import Transaction
 
 T = TypeVar("T")
 
 
-class Engine:
+class Waiter:
+    """A caller that sleeps until there may be work of some types."""
+
+    def __init__(self, types: Iterable[str]) -> None:
+        self.types = frozenset(types)
+        #: Types that have work for sure; the others must be checked again.
+        self.ready: set[str] = set()
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+
+    def concerns(self, types: set[str]) -> frozenset[str]:
+        """Return those of its types that are among *types*."""
+        return self.types if EVERY in types else self.types & types
+
+    def wake(self, ready: Iterable[str]) -> None:
+        """Wake the caller, from any thread."""
+        hand_over(self._loop, self._wake, ready)
+
+    def _wake(self, ready: Iterable[str]) -> None:
+        self.ready.update(ready)
+        self._woken.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep until woken, at most for *seconds*."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        self._woken.clear()
+
+
+class Waiters:
+    """All waiters of this process, on any event loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiters: set[Waiter] = set()
+
+    @contextlib.contextmanager
+    def enter(self, types: Iterable[str]) -> Iterator[Waiter]:
+        waiter = Waiter(types)
+        with self._lock:
+            self._waiters.add(waiter)
+        try:
+            yield waiter
+        finally:
+            with self._lock:
+                self._waiters.discard(waiter)
+
+    def notify(self, ready: set[str], later: set[str]) -> None:
+        """Wake those that wait for *ready* types, or must check *later* ones again."""
+        with self._lock:
+            waiters = list(self._waiters)
+        for waiter in waiters:
+            concerned = waiter.concerns(ready)
+            if concerned or waiter.concerns(later):
+                waiter.wake(concerned)
+
+
+class DatabaseThreads:
     """
     Runs calls on the store's threads.
 
-    A store in memory has one connection and therefore one thread, which reads too.
+    A store in memory has one connection and therefore one thread for writes and reads.
     """
 
-    def __init__(self, place: Place, clock: Clock, budget: float) -> None:
+    def __init__(self, location: FileLocation, clock: Clock, budget: float) -> None:
         self.waiters = Waiters()
-        self.ears = Ears()
-        self._place = place
+        self.subscribers = Subscribers()
+        self._location = location
         self._clock = clock
         self._budget = budget
         self._lock = threading.Lock()
-        self._writer: Writer | None = None
-        self._reader: Reader | None = None
-        self._lookout: Lookout | None = None
+        self._writer: WriterThread | None = None
+        self._reader: ReaderThread | None = None
+        self._watcher: ChangeWatcher | None = None
         self._pid = 0
 
     def write(
         self,
-        call: Callable[[Turn], T],
+        call: Callable[[Transaction], T],
         *,
         now: int | None,
         is_durable: bool = False,
         is_new: bool = False,
     ) -> asyncio.Future[T]:
-        """Have *call* done inside a transaction; one that *is_new* brings new jobs."""
+        """Run *call* inside a transaction; with *is_new* it adds new jobs."""
         self._check_process()
-        task = Task(call, now, is_durable, is_new)
+        task = ThreadCall(call, now, is_durable, is_new)
         with self._lock:
-            self._start().ask(task)
+            self._start().submit(task)
         return task.future
 
     def read(self, call: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        """Have *call* done on a snapshot of the store."""
+        """Run *call* on a snapshot of the store."""
         self._check_process()
         with self._lock:
             writer = self._start()
             if self._reader is None:
-                task = Task(lambda turn: call(turn.db))
-                writer.ask(task)
+                task = ThreadCall(lambda tx: call(tx.db))
+                writer.submit(task)
             else:
-                task = Task(call)
-                self._reader.ask(task)
+                task = ThreadCall(call)
+                self._reader.submit(task)
         return task.future
 
-    def looking_out(self) -> AbstractContextManager[None]:
-        """Notice what other processes write, for as long as the context lasts."""
+    def watching_changes(self) -> AbstractContextManager[None]:
+        """Watch for writes of other processes, for as long as the context lasts."""
         self._check_process()
         with self._lock:
             self._start()
-            if self._lookout is None:
+            if self._watcher is None:
                 return nullcontext()
-            return self._lookout.watching()
+            return self._watcher.watching()
 
     def stop(self) -> None:
-        """Finish what was asked for and end the threads; a child has none to end."""
+        """Finish submitted calls and end the threads; a forked child has none."""
         if self._pid != os.getpid():
             return
         with self._lock:
-            threads = (self._lookout, self._reader, self._writer)
-            self._lookout = self._reader = self._writer = None
+            threads = (self._watcher, self._reader, self._writer)
+            self._watcher = self._reader = self._writer = None
         for thread in threads:
             if thread is not None:
                 thread.stop()
 
-    def _start(self) -> Writer:
+    def _start(self) -> WriterThread:
         if self._writer is not None:
             return self._writer
         self._pid = os.getpid()
-        self._writer = Writer(
-            self._place, self._budget, self._clock, self._after_commit
+        self._writer = WriterThread(
+            self._location, self._budget, self._clock, self._after_commit
         )
         self._writer.start()
-        if self._place.path is not None:
-            self._reader = Reader(self._place, self._budget, "reader")
+        if self._location.path is not None:
+            self._reader = ReaderThread(self._location, self._budget, "reader")
             self._reader.start()
-            self._lookout = Lookout(self._place, self._budget, self._after_change)
-            self._lookout.start()
+            self._watcher = ChangeWatcher(
+                self._location, self._budget, self._after_change
+            )
+            self._watcher.start()
         return self._writer
 
     def _check_process(self) -> None:
         # Before the lock: a thread of the parent may have held it at the fork.
         if self._writer is not None and self._pid != os.getpid():
             raise StoreRefused(
-                f"{self._place.name} was opened by process {self._pid} and cannot be "
-                f"used by its child {os.getpid()}: threads and file locks do not "
-                "survive a fork; make a new store (a new Kue) in the child"
+                f"{self._location.name} was opened by process {self._pid} and cannot "
+                f"be used by its child {os.getpid()}: threads and file locks do not "
+                "survive a fork; create a new store (a new Kue) in the child"
             )
 
-    def _after_commit(self, db: sqlite3.Connection, notice: Notice) -> None:
-        self.waiters.notify(notice)
-        if notice.has_told:
-            self.ears.pump(db)
+    def _after_commit(
+        self, db: sqlite3.Connection, ready: set[str], later: set[str], has_events: bool
+    ) -> None:
+        self.waiters.notify(ready, later)
+        if has_events:
+            self.subscribers.deliver_new(db)
 
     def _after_change(self, db: sqlite3.Connection) -> None:
-        self.waiters.look()
-        self.ears.pump(db)
+        # Another process wrote something: all must check again.
+        self.waiters.notify(set(), {EVERY})
+        self.subscribers.deliver_new(db)

@@ -1,12 +1,12 @@
-"""Promotion: delayed jobs whose time has come become ready."""
+"""Promotion: delayed jobs that are due become waiting."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.events import Kind
-from kue.job import State
-from kue.store.sqlite.turn import Turn, entered
+from kue.model.events import Kind
+from kue.model.job import State
+from kue.store.sqlite.verb_transaction import Transaction, entered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,37 +27,37 @@ UPDATE jobs SET state = 'waiting', at = NULL WHERE id IN (
 """
 
 
-def promote(turn: Turn, types: Iterable[str], limit: int) -> int:
+def promote(tx: Transaction, types: Iterable[str], limit: int) -> int:
     """Make due jobs of *types* ready, up to *limit* of each; return how many."""
-    return sum(_promote(turn, type, limit) for type in dict.fromkeys(types))
+    return sum(_promote(tx, type, limit) for type in dict.fromkeys(types))
 
 
-def promote_all(turn: Turn, limit: int) -> tuple[int, bool]:
+def promote_all(tx: Transaction, limit: int) -> tuple[int, bool]:
     """
     Make due jobs ready, about *limit* of them, shared among the types that have any.
 
     Returns how many, and whether there are more.
     """
-    types = [row[0] for row in turn.db.execute(_DUE_TYPES, (turn.now,)).fetchall()]
+    types = [row[0] for row in tx.db.execute(_DUE_TYPES, (tx.now,)).fetchall()]
     if not types:
         return 0, False
     share = min(limit, max(1, limit // len(types)))
-    promoted = promote(turn, types, share)
-    return promoted, any(turn.one(_IS_DUE, type, turn.now) for type in types)
+    promoted = promote(tx, types, share)
+    return promoted, any(tx.one(_IS_DUE, type, tx.now) for type in types)
 
 
-def _promote(turn: Turn, type: str, limit: int) -> int:
-    if not turn.one(_IS_DUE, type, turn.now):
+def _promote(tx: Transaction, type: str, limit: int) -> int:
+    if not tx.one(_IS_DUE, type, tx.now):
         return 0
-    if turn.is_heard:
-        rows = turn.db.execute(
-            f"{_PROMOTE} RETURNING id, attempts", (type, turn.now, limit)
+    if tx.has_subscribers:
+        rows = tx.db.execute(
+            f"{_PROMOTE} RETURNING id, attempts", (type, tx.now, limit)
         ).fetchall()
         for job_id, attempts in rows:
-            turn.tell(Kind.PROMOTION, job_id, type, attempts)
+            tx.publish(Kind.PROMOTION, job_id, type, attempts)
         promoted = len(rows)
     else:
-        promoted = turn.run(_PROMOTE, type, turn.now, limit)
-    turn.moved(type, State.DELAYED, State.WAITING, promoted)
-    entered(turn, type, State.WAITING)
+        promoted = tx.run(_PROMOTE, type, tx.now, limit)
+    tx.moved(type, State.DELAYED, State.WAITING, promoted)
+    entered(tx, type, State.WAITING)
     return promoted

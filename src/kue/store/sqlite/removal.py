@@ -1,60 +1,69 @@
-"""Removing jobs, with everything that belongs to them."""
+"""Removal of jobs, with log, links and unique keys."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from kue.events import Kind
-from kue.job import State
-from kue.store.sqlite import keys
-from kue.store.sqlite.turn import Turn, as_json
+from kue.model.events import Kind
+from kue.model.job import State
+from kue.store.sqlite import unique_keys
+from kue.store.sqlite.verb_transaction import Transaction, as_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kue.store.sqlite.rows import Slip
+    from kue.store.sqlite.rows import StateRow
 
 _IDS = "IN (SELECT value FROM json_each(?))"
 _JOBS = f"DELETE FROM jobs WHERE id {_IDS}"
 _LOGS = f"DELETE FROM logs WHERE job_id {_IDS}"
 _LINKS = f"DELETE FROM links WHERE child {_IDS}"
 
-#: How a parent ended that was removed; the other words are states.
+#: How a parent ended that was removed; other endings are named after states.
 REMOVED = "removed"
 
 
-def remove(turn: Turn, slips: Sequence[Slip], *, free_keys: bool) -> None:
+def remove(tx: Transaction, rows: Sequence[StateRow], *, free_keys: bool) -> None:
     """
-    Remove jobs and tell whoever waited for them.
+    Remove jobs and notify their dependants.
 
-    With *free_keys* their unique keys are free at once; otherwise a ``unique_for``
-    lasts beyond the job, which nobody asked to be rid of.
+    With *free_keys* their unique keys are free at once.  Otherwise a ``unique_for``
+    outlasts the job, whose removal nobody requested.
     """
-    keyed = [slip for slip in slips if slip.unique_key is not None]
+    keyed = [row for row in rows if row.unique_key is not None]
     if free_keys:
-        keys.free(turn, keyed)
+        unique_keys.free(tx, keyed)
     else:
-        keys.release(turn, keyed)
-    for slip in slips:
-        turn.count(slip.type, slip.state, -1, own=slip.retain_until is not None)
-        turn.blame.take(slip.type, slip.fingerprint)
-        turn.ended.append((slip.id, REMOVED))
-        if slip.group_key is not None:
-            turn.groups.add((slip.type, slip.group_key))
-        if slip.state == State.ACTIVE:
-            turn.freed.add(slip.type)
-        turn.tell(Kind.REMOVE, slip.id, slip.type, slip.attempts)
-    erase(turn, [slip.id for slip in slips])
+        unique_keys.release(tx, keyed)
+    leave_states(tx, rows)
+    for row in rows:
+        tx.error_changes.remove(row.type, row.fingerprint)
+        tx.ended.append((row.id, REMOVED))
+        tx.publish(Kind.REMOVE, row.id, row.type, row.attempts)
+    erase(tx, [row.id for row in rows])
 
 
-def erase(turn: Turn, ids: Sequence[int]) -> None:
-    """Delete the rows of jobs: record, log and what they waited for."""
+def leave_states(tx: Transaction, rows: Sequence[StateRow]) -> None:
+    """Note that jobs leave their states: counts, and the slots of type and group."""
+    before = Counter((s.type, s.state, s.retain_until is not None) for s in rows)
+    for (type, state, own), n in before.items():
+        tx.count(type, state, -n, own=own)
+        if state == State.ACTIVE:
+            tx.freed.add(type)
+    for row in rows:
+        if row.group_key is not None:
+            tx.groups.add((row.type, row.group_key))
+
+
+def erase(tx: Transaction, ids: Sequence[int]) -> None:
+    """Delete the rows of jobs: record, log and links to parents."""
     wanted = as_json(ids)
-    turn.run(_JOBS, wanted)
-    turn.run(_LOGS, wanted)
-    unlink(turn, ids)
+    tx.run(_JOBS, wanted)
+    tx.run(_LOGS, wanted)
+    unlink(tx, ids)
 
 
-def unlink(turn: Turn, ids: Sequence[int]) -> None:
-    """Let jobs wait for nobody any more."""
-    turn.run(_LINKS, as_json(ids))
+def unlink(tx: Transaction, ids: Sequence[int]) -> None:
+    """Delete the links to parents: the jobs no longer wait for any."""
+    tx.run(_LINKS, as_json(ids))

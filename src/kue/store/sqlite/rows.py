@@ -1,35 +1,36 @@
 """
-Rows and jobs: how a row becomes a `Job`, however damaged the row is.
+Rows of jobs: reading them, and turning a row into a `Job`, however damaged it is.
 
 Many rows are fetched as one value, a JSON array of arrays.  Each step of a statement
-lets go of the interpreter, and a busy event loop takes five milliseconds to give it
-back: a batch fetched row by row could wait for it a hundred times.
+releases the GIL, and a busy event loop takes five milliseconds to give it back: a batch
+fetched row by row could wait for it a hundred times.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from kue.errors import StoreCorrupt
-from kue.job import Attempt, Job, Spec, State
-from kue.payload import JSON, decode
+from kue.model.errors import StoreCorrupt
+from kue.model.job import Attempt, Job, Spec, State
+from kue.model.payload import JSON, decode
 from kue.store.codec import decode_attempt, decode_spec, read_story
-from kue.store.sqlite.errors import FINGERPRINT
-from kue.store.sqlite.turn import as_json
+from kue.store.sqlite.error_groups import FINGERPRINT
+from kue.store.sqlite.verb_transaction import as_json
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
-#: Rows that are read before anything is known of how large they are.
+#: How many rows are read first, while their size is unknown.
 FEW = 16
 
 
-class Row(msgspec.Struct, array_like=True, gc=False):
-    """What a job is made of."""
+class JobRow(msgspec.Struct, array_like=True, gc=False):
+    """The columns that make up a `Job`."""
 
     id: int
     type: str
@@ -55,8 +56,8 @@ class Row(msgspec.Struct, array_like=True, gc=False):
     cancelling: str | None
 
 
-class Slip(msgspec.Struct, array_like=True, gc=False):
-    """What moving a job from one state to another needs to know of it."""
+class StateRow(msgspec.Struct, array_like=True, gc=False):
+    """The columns that a state transition needs."""
 
     id: int
     type: str
@@ -71,39 +72,39 @@ class Slip(msgspec.Struct, array_like=True, gc=False):
     token: str
     cancelling: str | None
     retain_until: int | None
-    #: How many its story has.
+    #: How many lines its story has.
     lines: int
     #: That of its error, if it is failed; empty if not.
     fingerprint: str
 
     @property
-    def place(self) -> State:
+    def known_state(self) -> State:
         """
-        The state it is in.
+        The state as `State`.
 
         Raises:
-            StoreCorrupt: There is no such state.
+            StoreCorrupt: The state does not exist.
         """
         try:
             return State(self.state)
         except ValueError:
             raise StoreCorrupt(
-                f"job {self.id} is in a state that there is not, {self.state!r}; "
-                "kue doctor tells more"
+                f"job {self.id} is in a state that does not exist, {self.state!r}; "
+                "run kue doctor for details"
             ) from None
 
     @property
     def began(self) -> int | None:
-        """When its run began; None if it does not run or its token makes no sense."""
+        """When its run began; None if it is not running or its token is malformed."""
         parts = self.token.split(":")
         if len(parts) != 5 or not parts[1].isdecimal():
             return None
         return int(parts[1])
 
 
-R = TypeVar("R", Row, Slip)
+R = TypeVar("R", JobRow, StateRow)
 
-#: Fields that are no columns.
+#: Fields that are not columns.
 _EXPRESSIONS = {
     "lines": "iif(story = '', 0,"
     " 1 + length(story) - length(replace(story, char(10), '')))",
@@ -112,20 +113,21 @@ _EXPRESSIONS = {
 _STATES = {state.value: state for state in State}
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
-    for kind in (Row, Slip)
+    for kind in (JobRow, StateRow)
 }
 
 
-def columns_of(kind: type[Row] | type[Slip]) -> str:
+def columns_of(kind: type[JobRow] | type[StateRow]) -> str:
     """Return the columns of *kind*, as one JSON value for all rows."""
     names = ", ".join(_EXPRESSIONS.get(x, x) for x in kind.__struct_fields__)
-    # As a blob: text that is no UTF-8 must reach the decoder, not stop the fetch.
+    # As a blob: text that is not UTF-8 must reach the decoder, not stop the fetch.
     return f"CAST(json_group_array(json_array({names})) AS BLOB)"
 
 
 _BY_ID = "FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
-_ROWS = f"SELECT {columns_of(Row)} {_BY_ID}"
-_SLIPS = f"SELECT {columns_of(Slip)} {_BY_ID}"
+_ROWS = f"SELECT {columns_of(JobRow)} {_BY_ID}"
+_STORY = "SELECT CAST(story AS BLOB) FROM jobs WHERE id = ?"
+_STATE_ROWS = f"SELECT {columns_of(StateRow)} {_BY_ID}"
 
 
 def fetch(db: sqlite3.Connection, kind: type[R], sql: str, *values: Any) -> list[R]:
@@ -134,34 +136,34 @@ def fetch(db: sqlite3.Connection, kind: type[R], sql: str, *values: Any) -> list
     try:
         rows: list[R] = _decoders[kind].decode(answer)
     except UnicodeDecodeError:
-        # Lone surrogates mark what is no text: a body that has them cannot be decoded.
+        # Lone surrogates mark what is not text: a body with them cannot be decoded.
         text = answer.decode(errors="surrogateescape")
         rows = [kind(*values) for values in json.loads(text)]
     return rows
 
 
-def rows_of(db: sqlite3.Connection, ids: Iterable[int]) -> list[Row]:
-    """Return rows in the order of *ids*, leaving out those that are gone."""
+def rows_of(db: sqlite3.Connection, ids: Iterable[int]) -> list[JobRow]:
+    """Return rows in the order of *ids*, without those that are gone."""
     wanted = list(ids)
-    found = {row.id: row for row in fetch(db, Row, _ROWS, as_json(wanted))}
+    found = {row.id: row for row in fetch(db, JobRow, _ROWS, as_json(wanted))}
     return [found[job_id] for job_id in wanted if job_id in found]
 
 
 def read_within(
     size: int,
     count: int,
-    read: Callable[[int, int], list[Row]],
+    read: Callable[[int, int], list[JobRow]],
     *,
     is_gapless: bool = False,
-) -> tuple[list[Row], int]:
+) -> tuple[list[JobRow], int]:
     """
-    Read the first rows of *count* that have about *size* bytes, and one at least.
+    Read the first of *count* rows, up to about *size* bytes, but at least one.
 
-    Begins with few, to see how large they are.  *read* is called with where to begin
-    and where to stop; if *is_gapless*, fewer rows than that are the last.  Also returns
-    how many were read, those that are gone included.
+    Starts with few, to see how large they are.  *read* is called with start and stop;
+    with *is_gapless*, fewer rows than that are the last.  Also returns how many were
+    read, including those that are gone.
     """
-    rows: list[Row] = []
+    rows: list[JobRow] = []
     total, start, step = 0, 0, FEW
     while start < count and total < size:
         stop = min(start + step, count)
@@ -175,33 +177,39 @@ def read_within(
     return rows, start
 
 
-def slips_of(db: sqlite3.Connection, ids: Iterable[int]) -> dict[int, Slip]:
-    """Return the slips of jobs by id, leaving out those that are gone."""
-    slips = fetch(db, Slip, _SLIPS, as_json(list(ids)))
-    return {slip.id: slip for slip in slips}
+def story_of(db: sqlite3.Connection, job_id: int) -> bytes:
+    """Return the story of a job, which may contain bytes that are not text."""
+    story: bytes = db.execute(_STORY, (job_id,)).fetchone()[0]
+    return story
 
 
-def job_of(row: Row, token: str | None = None) -> Job:
+def state_rows_of(db: sqlite3.Connection, ids: Iterable[int]) -> dict[int, StateRow]:
+    """Return the state rows of jobs by id, without those that are gone."""
+    rows = fetch(db, StateRow, _STATE_ROWS, as_json(list(ids)))
+    return {row.id: row for row in rows}
+
+
+def job_of(row: JobRow, token: str | None = None) -> Job:
     """
-    Return the job; with *token*, as it is once that run began.
+    Return the job; with *token*, as it is once that run has begun.
 
     Raises:
         ValueError: Its body cannot be read.
     """
-    return _job(row, decode_spec(row.body), _history(row.story), token)
+    return _job(row, decode_spec(row.body), token)
 
 
-def shown(row: Row) -> Job:
-    """Return the job for showing: what cannot be read of it is left empty."""
+def shown(row: JobRow) -> Job:
+    """Return the job for display: what cannot be read is left empty."""
     try:
         spec = decode_spec(row.body)
     except ValueError:
         spec = Spec()
-    return _job(row, spec, _history(row.story), None)
+    return _job(row, spec)
 
 
-def is_readable(row: Row) -> bool:
-    """Tell whether nothing of the job's record is lost."""
+def is_readable(row: JobRow) -> bool:
+    """Return whether body and story of a job can be read."""
     try:
         decode_spec(row.body)
         read_story(row.story.encode())
@@ -210,7 +218,7 @@ def is_readable(row: Row) -> bool:
     return True
 
 
-def _job(row: Row, spec: Spec, history: tuple[Attempt, ...], token: str | None) -> Job:
+def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
     state = _STATES.get(row.state, State.FAILED) if token is None else State.ACTIVE
     expires = 0 if row.expires_at is None else row.expires_at - row.created_at
     return Job(
@@ -233,7 +241,7 @@ def _job(row: Row, spec: Spec, history: tuple[Attempt, ...], token: str | None) 
         progress=100 if state is State.COMPLETE else row.progress,
         progress_data=_progress_data(row.progress_data),
         cancelling=row.cancelling is not None,
-        history=history,
+        history=_history(row.story),
     )
 
 
@@ -253,9 +261,7 @@ def _history(story: str) -> tuple[Attempt, ...]:
         return tuple(_readable(story.split("\n")))
 
 
-def _readable(lines: Sequence[str]) -> Iterable[Attempt]:
+def _readable(lines: Iterable[str]) -> Iterable[Attempt]:
     for line in lines:
-        try:
+        with suppress(ValueError):
             yield decode_attempt(line)
-        except ValueError:
-            continue

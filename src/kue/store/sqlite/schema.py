@@ -1,23 +1,56 @@
 """
-The tables of a Kue file, and how an older file is brought up to date.
+SQLite schema and migrations: the tables of a Kue file, and updates of older files.
 
-A job is one row; its state is a column, and each state has an index of its own that
-holds only the rows in that state.  Taking the best waiting job, finding what is due and
-turning a page are therefore one seek each, however many jobs there are in other states.
+A job is one row; its state is a column, and each state has its own index, which holds
+only the rows in that state.  Claiming the best waiting job, finding what is due and
+reading a page are therefore one seek each, however many jobs are in other states.
 
-Every table but ``jobs`` and ``events`` is small or keyed by what it is asked for.
+Every table except ``jobs`` and ``events`` is small or keyed by what it is queried for.
 """
 
 from __future__ import annotations
 
 import sqlite3
 
-from kue.errors import StoreRefused
+from kue.model.errors import StoreRefused
 
-#: Marks the file as Kue's own ("kue!"), so that no other program's is taken for one.
+#: Marks the file as Kue's own ("kue!"), so that another program's file is recognized.
 APPLICATION_ID = 0x6B756521
 #: RETURNING, STRICT tables and ``->>`` are needed.
 MIN_SQLITE = (3, 38, 0)
+
+#: Every table, and what it holds; docs/reference/sqlite-tables.md is made from these.
+TABLES = (
+    (
+        "jobs",
+        "all data of a job; `body` and `story` (its history) are as in Redis",
+    ),
+    ("logs", "log lines"),
+    ("uniques", "holders of unique keys, and until when"),
+    ("links", "which job waits for which"),
+    (
+        "endings",
+        "parents that ended with more dependants than one transaction should touch",
+    ),
+    ("types", "types; one that is idle for a day is forgotten"),
+    ("counts", "jobs by type and state"),
+    ("errors", "failed jobs by type and fingerprint of their error"),
+    ("stats", "what happened, by minute and type"),
+    ("hours", "the same, by hour"),
+    ("workers", "workers and their lease deadlines, orders and stacks"),
+    ("claims", "number of the last claim of each lane"),
+    ("producers", "answer to the last add of each producer"),
+    ("pauses", "paused types"),
+    ("worker_pauses", "paused workers"),
+    ("limits", "limits by type, and the state of their rates"),
+    ("schedules", "schedules, and when each fires next"),
+    ("listeners", "subscribers to all jobs"),
+    ("watched", "jobs with subscribers, and which"),
+    ("events", "events that may still have to be delivered"),
+    ("kept", "small records such as users and sessions, by room and name"),
+    ("acts", "the audit log"),
+    ("meta", "last id, last fence, when maintenance last passed and passes next"),
+)
 
 #: The rowid, which is the id, ends every index: rows of equal rank are in order of id.
 _FIRST = """
@@ -55,7 +88,7 @@ CREATE TABLE jobs (
     progress INTEGER NOT NULL DEFAULT 0,
     progress_data TEXT,
     cancelling TEXT,
-    -- only once it ended, and only if it has a retention of its own
+    -- only once it ended, and only if it has its own retention
     retain_until INTEGER
 ) STRICT;
 
@@ -86,7 +119,7 @@ CREATE INDEX jobs_expiring ON jobs (expires_at)
     WHERE expires_at IS NOT NULL
     AND (state = 'waiting' OR state = 'delayed' OR state = 'blocked');
 
--- the last id and the last fence given, when it was tended and when a grace was given
+-- the last id and the last fence given, and when maintenance and a grace period were
 CREATE TABLE meta (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL
@@ -95,7 +128,7 @@ INSERT INTO meta (name, value) VALUES ('ids', 0), ('fence', 0);
 
 CREATE TABLE types (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 
--- how many jobs there are (own = 1: with a retention of their own)
+-- how many jobs there are (own = 1: with their own retention)
 CREATE TABLE counts (
     type TEXT,
     state TEXT,
@@ -159,7 +192,7 @@ CREATE TABLE endings (
 CREATE TABLE workers (
     name TEXT PRIMARY KEY,
     deadline INTEGER NOT NULL,
-    -- it said goodbye and wants no grace
+    -- it deregistered and gets no grace period
     has_left INTEGER NOT NULL DEFAULT 0,
     info TEXT NOT NULL DEFAULT '{}'
 ) STRICT, WITHOUT ROWID;
@@ -182,7 +215,7 @@ CREATE TABLE pauses (
 CREATE TABLE limits (
     type TEXT PRIMARY KEY,
     limits TEXT NOT NULL,
-    -- what is saved up, see kue.store.sqlite.gates.Bucket
+    -- the token bucket, see kue.store.sqlite.verbs.limits.TokenBucket
     level INTEGER NOT NULL,
     filled_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -194,13 +227,13 @@ CREATE TABLE schedules (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX schedules_due ON schedules (next_at);
 
--- who listens to every job
+-- subscribers to all jobs
 CREATE TABLE listeners (
     name TEXT PRIMARY KEY,
     deadline INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- to which jobs someone listens
+-- subscribers to single jobs
 CREATE TABLE watched (
     job_id INTEGER,
     listener TEXT,
@@ -217,7 +250,7 @@ CREATE TABLE events (
     type TEXT NOT NULL,
     attempt INTEGER NOT NULL,
     detail TEXT NOT NULL,
-    -- by the machine's clock, whatever clock the jobs go by
+    -- by the machine's clock, whatever clock the jobs use
     told_at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX events_told ON events (told_at);
@@ -251,7 +284,7 @@ CREATE TABLE acts (
     act TEXT NOT NULL
 ) STRICT;
 
--- bucket → number, see kue.timings
+-- bucket → number, see kue.model.histogram
 ALTER TABLE stats ADD COLUMN waits TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE stats ADD COLUMN runs TEXT NOT NULL DEFAULT '{}';
 
@@ -267,21 +300,21 @@ CREATE TABLE hours (
     PRIMARY KEY (hour, type)
 ) STRICT, WITHOUT ROWID;
 
--- order → until when it is told
+-- order → until when it is delivered
 ALTER TABLE workers ADD COLUMN orders TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE workers ADD COLUMN stacks TEXT;
 ALTER TABLE workers ADD COLUMN stacks_at INTEGER;
 """
 
 _FOURTH = """
--- what jobs that are failed failed of, by the fingerprint that ends their story
+-- errors of jobs that are failed, by the fingerprint that ends their story
 CREATE TABLE errors (
     type TEXT,
     fingerprint TEXT,
     n INTEGER NOT NULL,
     first_at INTEGER NOT NULL,
     last_at INTEGER NOT NULL,
-    -- the last of them, and what it said
+    -- the last of them, and its error
     job_id INTEGER NOT NULL,
     kind TEXT NOT NULL,
     message TEXT NOT NULL,
@@ -290,12 +323,12 @@ CREATE TABLE errors (
 """
 
 _FIFTH = """
--- each ring is trimmed by itself: nobody can wash out what was done
+-- each ring is trimmed separately: no client can push out the entries of others
 ALTER TABLE acts ADD COLUMN ring TEXT NOT NULL DEFAULT 'acts';
 CREATE INDEX acts_ring ON acts (ring, id);
 """
 
-#: What makes version n + 1 of a file out of version n; version 0 is an empty file.
+#: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.
 MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 
 
@@ -311,7 +344,7 @@ def check_engine(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None
 
 def check_owner(db: sqlite3.Connection, name: str) -> None:
     """Raise `StoreRefused` when the file is another program's; nothing is written."""
-    # One snapshot: another process may be making the tables at this moment.
+    # One snapshot: another process may be creating the tables right now.
     db.execute("BEGIN")
     try:
         is_ours = _pragma(db, "application_id") == APPLICATION_ID
@@ -320,13 +353,11 @@ def check_owner(db: sqlite3.Connection, name: str) -> None:
     finally:
         db.execute("COMMIT")
     if not is_ours and not is_empty:
-        raise StoreRefused(
-            f"{name} belongs to another program; give Kue a file of its own"
-        )
+        raise StoreRefused(f"{name} belongs to another program; give Kue its own file")
 
 
 def is_current(db: sqlite3.Connection) -> bool:
-    """Tell whether the file is Kue's and needs nothing; one page is read."""
+    """Return whether the file is Kue's and up to date; one page is read."""
     return _pragma(db, "application_id") == APPLICATION_ID and _pragma(
         db, "user_version"
     ) == len(MIGRATIONS)
@@ -334,7 +365,7 @@ def is_current(db: sqlite3.Connection) -> bool:
 
 def migrate(db: sqlite3.Connection, name: str) -> None:
     """
-    Bring the file up to date, inside the transaction that is open.
+    Migrate the file to the current schema, inside the open transaction.
 
     Raises:
         StoreRefused: It was written by a newer Kue.
@@ -346,7 +377,7 @@ def migrate(db: sqlite3.Connection, name: str) -> None:
             f"{len(MIGRATIONS)}); upgrade Kue in this process"
         )
     for script in MIGRATIONS[version:]:
-        # Not executescript, which would commit what is open.
+        # Not executescript, which would commit the open transaction.
         for statement in script.split(";\n"):
             db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -1,64 +1,64 @@
-// The frame around the pages: navigation, who is there, whether it is live.
+// Entry point: routing, login, the shell around the pages, global shortcuts.
 
-import { openPalette } from "./components/palette.js";
-import { showKeys } from "./components/help.js";
+import { openPalette } from "./components/command-palette.js";
 import { shell } from "./components/shell.js";
+import { showShortcuts } from "./components/shortcut-help.js";
 import { toastProblem } from "./components/toast.js";
-import { answered, api, isAbort, report } from "./lib/api.js";
+import { api, isAbort, report, requestsSettled } from "./lib/api.js";
 import { fill, h } from "./lib/dom.js";
-import { addKeys } from "./lib/keys.js";
 import { live, refresher } from "./lib/live.js";
-import { can, me, whoAmI } from "./lib/me.js";
+import { can, me, readMe } from "./lib/me.js";
 import { go, href, matcher, path, query, setQuery, start } from "./lib/router.js";
+import { addShortcuts } from "./lib/shortcuts.js";
 import { pages } from "./pages/index.js";
 
 const LOGIN = "/login";
-const known = pages.map((page) => ({ page, match: matcher(page.path) }));
+const routes = pages.map((page) => ({ page, match: matcher(page.path) }));
 const app = document.getElementById("app");
-let leave = () => {};
+let unmount = () => {};
 let frame = null;
-//: What the page that is shown can do, for the palette.
+//: Actions of the current page, for the command palette.
 let actions = [];
 
 async function show() {
-  leave();
-  leave = () => {};
+  unmount();
+  unmount = () => {};
   actions = [];
   if (path() === LOGIN) {
     live.stop();
     frame = null;
-  } else if (!(await isAdmitted())) {
+  } else if (!(await isLoggedIn())) {
     return;
   }
-  const found = find();
+  const found = findPage();
   const root = h("main", { id: "main", tabindex: -1 });
   if (path() === LOGIN) {
     fill(app, root);
   } else {
     const isFirst = frame === null;
     if (isFirst) {
-      frame = shell({ pages, openPalette: palette });
+      frame = shell({ pages, openPalette: openCommands });
       fill(app, frame.node);
     }
     frame.show(root, found?.page);
-    // Whoever hears the page instead of seeing it is told that it is another one.
+    // Screen readers announce the new page.
     if (!isFirst) root.focus({ preventScroll: true });
     window.scrollTo(0, 0);
   }
-  mount(root, found ?? { page: missing, params: {} });
+  mount(root, found ?? { page: notFound, params: {} });
 }
 
-function find() {
-  const given = path();
-  for (const { page, match } of known) {
-    const params = match(given);
+function findPage() {
+  const current = path();
+  for (const { page, match } of routes) {
+    const params = match(current);
     if (params) return { page, params };
   }
   return null;
 }
 
 function mount(root, { page, params }) {
-  const ends = [];
+  const cleanups = [];
   const setTitle = (title) => (document.title = title ? `${title} · Kue` : "Kue");
   setTitle(page.title);
   const context = {
@@ -74,24 +74,24 @@ function mount(root, { page, params }) {
     setQuery,
     setTitle,
     actions: (list) => (actions = list),
-    keys: (map) => ends.push(addKeys(map, "This page")),
+    keys: (map) => cleanups.push(addShortcuts(map, "This page")),
   };
   try {
     const cleanup = page.mount(root, context);
-    ends.push(() => typeof cleanup === "function" && cleanup());
+    cleanups.push(() => typeof cleanup === "function" && cleanup());
   } catch (error) {
     report(error);
   }
-  leave = () => ends.forEach((end) => end());
-  ready(root);
+  unmount = () => cleanups.forEach((cleanup) => cleanup());
+  markReady(root);
 }
 
-//: Mark the page that shows what it first asked for: <main data-ready>.
-async function ready(root) {
-  await answered();
-  // Some things are asked for only when they come into sight.
+//: Mark the page once its first data is shown: <main data-ready>.
+async function markReady(root) {
+  await requestsSettled();
+  // Some data is requested only when it scrolls into view.
   await painted();
-  await answered();
+  await requestsSettled();
   root.dataset.ready = "";
 }
 
@@ -101,49 +101,49 @@ function painted() {
   });
 }
 
-//: Whether someone is logged in; if not, they are sent to say who they are.
-async function isAdmitted() {
+//: Whether a user is logged in; redirects to the login page if not.
+async function isLoggedIn() {
   if (me.isKnown) return true;
   try {
-    await whoAmI();
+    await readMe();
     return true;
   } catch (error) {
-    if (error.status === 401) toLogin();
+    if (error.status === 401) redirectToLogin();
     else unreachable(error);
     return false;
   }
 }
 
-function toLogin() {
+function redirectToLogin() {
   if (path() === LOGIN) return;
   me.isKnown = false;
   const next = `${path()}${window.location.search}`;
-  const rest = next === "/" ? "" : `?next=${encodeURIComponent(next)}`;
-  go(`${LOGIN}${rest}`, { replace: true });
+  const search = next === "/" ? "" : `?next=${encodeURIComponent(next)}`;
+  go(`${LOGIN}${search}`, { replace: true });
 }
 
 function unreachable(error) {
-  const again = () => window.location.reload();
+  const reload = () => window.location.reload();
   fill(
     app,
     h(
       "main",
       { class: "lonely" },
-      h("h1", null, error.status === 403 ? "No access" : "No answer"),
+      h("h1", null, error.status === 403 ? "No access" : "No response"),
       h("p", null, error.message),
-      h("button", { class: "primary", onclick: again }, "Try again"),
+      h("button", { class: "primary", onclick: reload }, "Try again"),
     ),
   );
 }
 
-const missing = {
-  title: "No such page",
+const notFound = {
+  title: "Page not found",
   mount(root) {
     root.append(
       h(
         "div",
         { class: "empty" },
-        h("h1", null, "No such page"),
+        h("h1", null, "Page not found"),
         h("p", null, "There is nothing at ", h("code", null, path()), "."),
         h("a", { class: "button", href: href("/") }, "Overview"),
       ),
@@ -151,12 +151,12 @@ const missing = {
   },
 };
 
-function palette() {
+function openCommands() {
   openPalette({ pages, actions });
 }
 
 const nav = pages.filter((page) => page.nav && !page.path.includes(":"));
-addKeys(
+addShortcuts(
   Object.fromEntries(
     nav
       .filter((page) => page.nav.key)
@@ -167,20 +167,20 @@ addKeys(
   ),
   "Go",
 );
-addKeys(
+addShortcuts(
   {
-    "?": { label: "Show keyboard shortcuts", run: showKeys },
+    "?": { label: "Show keyboard shortcuts", run: showShortcuts },
     "/": {
       label: "Search",
       run: () => {
         const field = document.querySelector("main [data-search]");
         if (field) field.focus();
-        else palette();
+        else openCommands();
       },
     },
     p: {
       label: "Pause or resume updates",
-      run: () => live.hold(!live.isHeld),
+      run: () => live.togglePause(),
     },
   },
   "Everywhere",
@@ -188,14 +188,14 @@ addKeys(
 document.addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
-    if (me.isKnown) palette();
+    if (me.isKnown) openCommands();
   }
 });
 
-window.addEventListener("kue:stranger", toLogin);
+window.addEventListener("kue:unauthorized", redirectToLogin);
 window.addEventListener("kue:problem", (event) => toastProblem(event.detail));
 window.addEventListener("unhandledrejection", (event) => {
-  // Told to whoever looks instead of to the console.
+  // Shown on the page instead of in the console.
   event.preventDefault();
   if (!isAbort(event.reason)) report(event.reason);
 });

@@ -1,10 +1,10 @@
-// Before anything is painted: the theme that was chosen, if one was.
+// Apply the saved theme before the first paint.
 (() => {
   let chosen = null;
   try {
     chosen = window.localStorage.getItem("kue.theme");
   } catch {
-    // No storage here; the system's theme it is.
+    // No storage: use the system's theme.
   }
   if (chosen === "light" || chosen === "dark")
     document.documentElement.dataset.theme = chosen;

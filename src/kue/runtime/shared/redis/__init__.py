@@ -1,5 +1,5 @@
-"""Shared data that is kept in Redis, for all processes that meet there."""
+"""Shared data in Redis, for all processes that use it."""
 
-from kue.runtime.shared.redis.shared import RedisShared
+from kue.runtime.shared.redis.shared_data import RedisShared
 
 __all__ = ["RedisShared"]

@@ -1,63 +1,39 @@
-"""A shared map that is kept in Redis."""
+"""A shared map in Redis."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.names import quote
-from kue.runtime.shared.values import check_key, check_ttl, freeze, thaw
+from kue.model.names import quote
+from kue.runtime.shared.values import EncodedMap, thaw
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kue.duration import Duration
-    from kue.payload import JSON
-    from kue.runtime.shared.redis.calls import Calls
+    from kue.model.payload import JSON
+    from kue.runtime.shared.redis.idempotent_calls import IdempotentCalls
+    from kue.runtime.shared.values import Condition
 
-#: A map of so many entries is read at once, a larger one in pieces.
+#: A map of up to so many entries is read at once, a larger one in pieces.
 WHOLE = 256
 #: Entries in a piece, and the bytes that one should have.
 _FEWEST, _MOST = 8, 1024
 _BYTES = 1024 * 1024
 
 
-class RedisMap:
+class RedisMap(EncodedMap):
     """An `AsyncMap` for all processes."""
 
-    def __init__(self, calls: Calls, name: str) -> None:
+    def __init__(self, calls: IdempotentCalls, name: str) -> None:
         self._calls = calls
         self._root = calls.root(name)
         self._name = quote(name)
 
-    async def get(self, key: str) -> JSON:
-        check_key(key)
-        return thaw(await self._calls.read("map_get", self._root, self._name, key))
-
-    async def put(self, key: str, value: JSON, *, ttl: Duration | None = None) -> None:
-        await self._put("any", key, value, ttl)
-
-    async def put_if_absent(
-        self, key: str, value: JSON, *, ttl: Duration | None = None
-    ) -> JSON:
-        return thaw(await self._put("absent", key, value, ttl))
-
-    async def replace(
-        self, key: str, value: JSON, *, ttl: Duration | None = None
-    ) -> JSON:
-        return thaw(await self._put("present", key, value, ttl))
-
-    async def replace_if_present(
-        self, key: str, old: JSON, new: JSON, *, ttl: Duration | None = None
-    ) -> bool:
-        text = freeze(old)
-        return await self._put("same", key, new, ttl, text) == text
-
-    async def remove(self, key: str) -> JSON:
-        return thaw(await self._remove(key))
-
-    async def remove_if_present(self, key: str, value: JSON) -> bool:
-        text = freeze(value)
-        return await self._remove(key, text) == text
+    async def _get(self, key: str) -> bytes | None:
+        text: bytes | None = await self._calls.read(
+            "map_get", self._root, self._name, key
+        )
+        return text
 
     async def clear(self) -> None:
         await self._calls.change("map_clear", self._root, self._name)
@@ -66,14 +42,11 @@ class RedisMap:
         return int(await self._calls.read("map_size", self._root, self._name))
 
     async def keys(self) -> list[str]:
-        # In a large map that changes meanwhile, one may be read twice.
+        # In a large map that changes during the scan, a key may be read twice.
         found: dict[str, None] = {}
         async for piece in self._scan("keys"):
             found |= dict.fromkeys(key.decode() for key in piece)
         return list(found)
-
-    async def values(self) -> list[JSON]:
-        return list((await self.entries()).values())
 
     async def entries(self) -> dict[str, JSON]:
         found: dict[str, JSON] = {}
@@ -83,17 +56,14 @@ class RedisMap:
         return found
 
     async def _put(
-        self, where: str, key: str, value: JSON, ttl: Duration | None, old: bytes = b""
+        self, where: Condition, key: str, text: bytes, ms: int, old: bytes
     ) -> bytes | None:
-        text, ms = freeze(value), check_ttl(ttl)
         return await self._calls.change(
-            "map_put", self._root, self._name, check_key(key), text, ms, where, old
+            "map_put", self._root, self._name, key, text, ms, where, old
         )
 
-    async def _remove(self, key: str, old: bytes = b"") -> bytes | None:
-        return await self._calls.change(
-            "map_remove", self._root, self._name, check_key(key), old
-        )
+    async def _remove(self, key: str, old: bytes) -> bytes | None:
+        return await self._calls.change("map_remove", self._root, self._name, key, old)
 
     async def _scan(self, what: str) -> AsyncIterator[list[bytes]]:
         cursor, count = b"0", WHOLE
@@ -104,6 +74,6 @@ class RedisMap:
             yield piece
             if cursor == b"0":
                 return
-            # Neither is Redis to be held up, nor are there to be more calls than need.
+            # Large pieces would block Redis, small ones need more calls.
             is_large = sum(map(len, piece)) > _BYTES
             count = max(_FEWEST, count // 4) if is_large else min(_MOST, count * 2)

@@ -2,12 +2,12 @@
 --[[
   add: store new jobs as waiting, delayed, blocked or cancelled.
 
-  The one script that a full Redis refuses: it has no allow-oom flag, so new work is shed
-  and old work goes on.  Repeating a call (same producer, same seq) answers as the first
-  time and adds nothing; answers are remembered for at least an hour.
+  The one script that a full Redis refuses: it has no allow-oom flag, so new jobs are
+  rejected and existing ones go on.  It is idempotent: repeating a call (same producer, same
+  seq) returns the first reply and adds nothing.  Replies are kept for at least an hour.
 
   Touches at most 500 drafts and about 1 MiB of them, where each job that they wait for
-  counts as 1 KiB: the caller adds more in parts.
+  counts as 1 KiB: the caller adds more in several calls.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -15,13 +15,13 @@
     1  now       Unix ms, or empty for the server's clock
     2  shards    how many there are
     3  shard     which one this is
-    4  producer  who adds
-    5  seq       number of this call of the producer
+    4  producer  name of the producer
+    5  seq       number of the call, which grows with each call of the producer
     6  name      of a due schedule that this call fires, or empty
     7  old       that schedule as the caller read it, JSON
     8  new       the same with its next time
     9  next_at   that time, Unix ms
-    then groups of drafts alike:
+    then groups of drafts with the same header:
        left, type, options   header before and after the creation time
        form                  "plain": ready now; "full": anything else
        count                 drafts in the group
@@ -29,18 +29,18 @@
        body, delay, at, unique, unique_for, expires, parents, any
                              count times, for full; parents are "id,id,…"
 
-  Returns  {"OK", answer} | {"STALE"} | {"LATE"}: someone else has fired the schedule
-           answer: when they were created, a space, "first-last" or ids; a job that was
-           there is "!id@created"
+  Returns  {"OK", answer} | {"STALE"} | {"LATE"}: another caller has fired the schedule
+           answer: when they were created, a space, "first-last" or ids; the holder of
+           a draft's unique key is "!id@created"
   Events   enqueue
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/tell
---- @include lib/live
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/job_place
 
 local producer, seq = ARGV[4], tonumber(ARGV[5])
 local BUCKET_MS = 3600000
@@ -53,7 +53,7 @@ local function remember(answered)
   end
 end
 
--- Check.  Only what is written below and not read before.
+-- Check.  Only what is written below without being read before.
 local minute = root .. ":stats:" .. math.floor(now / 60000)
 redis.call("HLEN", minute)
 redis.call("SCARD", root .. ":types")
@@ -62,7 +62,7 @@ local last = redis.call("HGET", producers, producer)
 if last then
   local last_seq, answer = string.match(last, "^(%d+):(.*)$")
   if tonumber(last_seq) == seq then
-    -- Written again, so that WAIT behind a repeated call counts who has the first.
+    -- Written again, so that WAIT after a repeated call counts replicas that have it.
     remember(last)
     return { "OK", answer }
   elseif tonumber(last_seq) > seq then
@@ -75,7 +75,7 @@ if schedule ~= "" and redis.call("HGET", root .. ":schedules", schedule) ~= old 
   return { "LATE" }
 end
 
--- Beyond what a score has room for, numbers no longer grow: a loop over them never ends.
+-- Above what fits a score, adding 1 no longer changes a number: loops would not end.
 local MAX_SEQ = 2199023255551 - 500
 local next_seq = tonumber(redis.call("GET", root .. ":ids") or 0)
 if not next_seq or not (next_seq >= 0 and next_seq <= MAX_SEQ and next_seq % 1 == 0) then
@@ -83,11 +83,11 @@ if not next_seq or not (next_seq >= 0 and next_seq <= MAX_SEQ and next_seq % 1 =
 end
 local first_seq = next_seq + 1
 local records, answer, is_range = {}, {}, true
--- One entry a type: what is to be added to its structures.
+-- One plan per type: what to add to its structures.
 local plans, plan_of = {}, {}
--- In the order given, what listeners are to hear; no job is watched before it is there.
-local born = {}
--- unique key → id of the draft of this call that took it
+-- For events, in the order given; a job cannot be watched before it exists.
+local new_jobs = {}
+-- unique key → id of the job of this call that took it
 local taken = {}
 
 local function plan_for(job_type)
@@ -104,7 +104,7 @@ local function plan_for(job_type)
   return plan
 end
 
--- The job that holds a unique key of the type; nil when it is free.
+-- Return the job that holds a unique key of the type; nil if it is free.
 local function holder(plan, key)
   if taken[plan.q .. key] then
     return taken[plan.q .. key]
@@ -122,8 +122,8 @@ local function holder(plan, key)
   return (is_open or tonumber(till) > now) and id or nil
 end
 
--- How a job that another is to wait for ended: "complete", "failed", "cancelled",
--- "removed", or "open".  Looked up once, however many of the drafts wait for it.
+-- Return how a parent ended: "complete", "failed", "cancelled", "removed", or "open".
+-- Looked up once, however many of the drafts wait for it.
 local how_ended = {}
 local function ended(id)
   if not how_ended[id] then
@@ -135,8 +135,8 @@ local function ended(id)
   return how_ended[id]
 end
 
--- Return the parents of this shard that are still waited for, those of other shards, and
--- how the first one ended that can no longer end well.
+-- Return the parents on this shard that are still waited for, those on other shards, and
+-- the first that can no longer succeed, with how it ended.
 local function parents_of(list, any)
   local open, remote, lost = {}, {}, nil
   for parent in string.gmatch(list, "%d+") do
@@ -165,7 +165,7 @@ local function new_id(plan, left, options, body)
 end
 
 local is_shard_checked = false
--- A job that was there, with its time; one of this very call is not written yet.
+-- An existing job with its creation time; one of this call is not written yet.
 local function answer_of(holder)
   local head = header(holder)
   return "!" .. holder .. "@" .. (head and head.created or now)
@@ -206,8 +206,8 @@ local function draft_full(plan, left, options, at)
     entry.state = due > now and "delayed" or "waiting"
   end
   plan.special[#plan.special + 1] = entry
-  if heard then
-    born[#born + 1] = { id = id, type = plan.type, state = entry.state }
+  if has_listeners then
+    new_jobs[#new_jobs + 1] = { id = id, type = plan.type, state = entry.state }
   end
   if expires ~= "0" and not lost then
     table.insert(plan.expires, now + tonumber(expires))
@@ -242,13 +242,13 @@ while ARGV[at] do
     local n, w, a = #records, #waiting, #answer
     for i = 1, count do
       next_seq = next_seq + 1
-      -- Printing numbers is what this loop costs: each is printed once.
+      -- Formatting numbers is the cost of this loop: each is formatted once.
       local id = string.format(WHOLE, next_seq * shards + shard)
       records[n + 1], records[n + 2] = job .. id, before .. ARGV[at]
       waiting[w + 1], waiting[w + 2] = is_seq and id or base + next_seq, id
       answer[a + i] = id
-      if heard then
-        born[#born + 1] = { id = id, type = job_type, state = "waiting" }
+      if has_listeners then
+        new_jobs[#new_jobs + 1] = { id = id, type = job_type, state = "waiting" }
       end
       n, w, at = n + 2, w + 2, at + 1
     end
@@ -285,7 +285,7 @@ end
 for _, plan in ipairs(plans) do
   local q = plan.q
   redis.call("SADD", root .. ":types", plan.type)
-  stir(plan.type)
+  request_maintenance(plan.type)
   if #plan.waiting > 0 then
     redis.call("ZADD", q .. "waiting", unpack(plan.waiting))
     wake(q)
@@ -313,7 +313,7 @@ for _, plan in ipairs(plans) do
         redis.call("SADD", job .. id .. ":after", parent)
         redis.call("HSET", root .. ":outbox", "link:" .. id .. ":" .. parent,
           entry.any and "1" or "0")
-        stir(SHARD)
+        request_maintenance(SHARD)
       end
     elseif entry.state == "cancelled" then
       redis.call("ZADD", q .. "cancelled", now, id)
@@ -342,9 +342,9 @@ else
 end
 remember(seq .. ":" .. answer)
 
--- Tell.
-for _, one in ipairs(born) do
-  tell("enqueue", one.id, one.type, 0, '{"state":"' .. one.state .. '"}')
+-- Publish.
+for _, one in ipairs(new_jobs) do
+  emit("enqueue", one.id, one.type, 0, '{"state":"' .. one.state .. '"}')
 end
 publish()
 return { "OK", answer }

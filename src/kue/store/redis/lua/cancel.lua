@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 --[[
-  cancel: end jobs that have not ended; ask running ones to end.
+  cancel: cancel jobs that have not ended; ask running ones to stop.
 
-  Touches at most 500 jobs, about 1,000 jobs that those wait for (lib/named: the caller
+  Touches at most 500 jobs, about 1,000 jobs that those wait for (lib/given_jobs: the caller
   names the rest again) and 200 that wait for them (lib/dependants).
 
   KEYS
@@ -11,27 +11,28 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  tail    what the story says, closing brace included
-    5  asked   the same for a run that is asked to end, and may not end well first
-    6  reason  what its worker is told, JSON
-    then for each: id, created, ending as in lib/seen
+    4  tail    end of the history line, closing brace included
+    5  asked   the same for a run that is asked to stop, unless it succeeds first
+    6  reason  for its worker, JSON
+    then for each: id, created, ending as in lib/expected_state
 
-  Returns  for each of the first ones: word, "" or the state it is in; words: done | asked | already | refused | gone
+  Returns  for each job it came to: word, "" or the state it is in;
+           words: done | asked | already | refused | gone
   Events   cancelled
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/named
---- @include lib/tell
---- @include lib/live
---- @include lib/state
---- @include lib/seen
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/given_jobs
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/job_place
+--- @include lib/expected_state
 --- @include lib/unlink
---- @include lib/errors
---- @include lib/depart
---- @include lib/arrive
+--- @include lib/error_groups
+--- @include lib/leave_state
+--- @include lib/enter_state
 --- @include lib/dependants
 
 local tail, request = ARGV[4], ARGV[5] .. "\t" .. ARGV[6]
@@ -68,11 +69,11 @@ for i = 7, last, 3 do
     local q = queue(head.type)
     depart(id, q, place, head)
     arrive_final(id, q, head, "cancelled", tail)
-    tell("cancelled", id, head.type, 0, "{" .. tail)
-    tell_dependants(id, "cancelled")
+    emit("cancelled", id, head.type, 0, "{" .. tail)
+    notify_dependants(id, "cancelled")
   end
 end
 
--- Tell.
+-- Publish.
 publish()
 return answers

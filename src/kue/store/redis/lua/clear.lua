@@ -11,25 +11,25 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  type   whose
-    5  state  which
+    4  type   of the jobs
+    5  state  of the jobs
     6  limit  how many at most
 
   Returns  how many were deleted
   Events   remove
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/named
---- @include lib/tell
---- @include lib/live
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/given_jobs
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/job_place
 --- @include lib/unlink
---- @include lib/errors
---- @include lib/depart
---- @include lib/arrive
+--- @include lib/error_groups
+--- @include lib/leave_state
+--- @include lib/enter_state
 --- @include lib/dependants
 --- @include lib/erase
 
@@ -40,7 +40,7 @@ local q = queue(job_type)
 check_shard()
 check_type(job_type)
 local found = {}
--- Waiting jobs that a limit has set aside are waiting too.
+-- Held jobs are waiting, too.
 for _, place in ipairs(state == "waiting" and { "waiting", "held" } or { state }) do
   local left = limit - #found
   local ids = left > 0 and redis.call("ZRANGE", q .. place, 0, left - 1) or {}
@@ -55,10 +55,10 @@ end
 
 -- Move.
 for _, one in ipairs(found) do
-  -- Letting one go may have let another back in line.
+  -- Erasing one may have released a held one.
   erase(one.id, q, place_of(one.id, q) or one.place, one.head, true)
 end
 
--- Tell.
+-- Publish.
 publish()
 return #found

@@ -2,8 +2,8 @@
 --[[
   count: count the jobs of some types by state.
 
-  One call counts about 500 types; the caller goes on from the cursor.  A type may come
-  twice, and each is counted at one moment.
+  One call counts about 500 types; the caller continues from the cursor.  A type may come
+  twice; each is counted atomically.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -15,11 +15,11 @@
 
   Returns  {cursor, counts}; the cursor is "0" at the end
            counts: type, waiting, active, delayed, complete, failed, cancelled,
-           blocked; eight a type
+           blocked; eight values per type
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 
 local page = redis.call("SSCAN", root .. ":types", ARGV[4], "COUNT", 500)
 local answer = {}

@@ -2,13 +2,13 @@
 --[[
   cycle: end runs, then start others, in one round trip.
 
-  The hot path, and all of `settle` and `claim` too, which leave the other half empty.
-  Whoever holds a run's token may end it, once.  A claim is named by lane and number: said
-  again it answers with the same runs, and an older one that was delayed on its way gets
-  nothing, or it would take jobs that nobody waits for any more.  Claims are remembered for
-  at least an hour, which is longer than any call lives.
+  The hot path.  The verbs `settle` and `claim` use it, too, and leave the other half empty.
+  A run is settled once, by the caller that has its token, which is a fencing token.  A
+  claim is identified by lane and number.  A repeated one returns the same runs; an older
+  one that arrives late gets nothing, because nobody waits for its jobs any more.  Claims
+  are remembered for at least an hour, longer than any call lasts.
 
-  Touches at most 500 runs that end, whose endings have about 1 MiB (the caller bounds
+  Touches at most 500 runs that end, whose endings take about 1 MiB (the caller bounds
   both), 200 jobs that wait for those (lib/dependants), and of the jobs to start 1,000 or
   about 1 MiB (lib/claim), after 200 of each type that became due.
 
@@ -18,35 +18,35 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  worker  who claims
-    5  lease   ms that the worker's lease runs from now
+    4  worker  that claims
+    5  lease   ms from now on that the worker's lease lasts
     6  lane    of the claim, empty to claim nothing
     7  seq     number of the claim in its lane
     8  limit   jobs to take at most
-    9  tail    what the story of an expired job says
+    9  tail    end of the history line of an expired job
    10  count   types to take from, which follow
-    then groups of runs that ended alike, see lib/settle:
+    then groups of runs with the same ending, see lib/settle:
        ending, type, delay, flags, count
        id, token, tail   count times
 
   Returns  {words, now, next_at, taken, stalls}
            words   index, "already" | "lost" | "gone"; all others are "done"
            taken   id, token, record
-           stalls  id, times its worker was lost; where there were any
+           stalls  id, how often its worker was lost; only of stalled jobs
   Events   complete, failed, failed_attempt, cancelled, release, remove, start, promotion,
            error
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/tell
---- @include lib/live
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/job_place
 --- @include lib/unlink
---- @include lib/errors
---- @include lib/depart
---- @include lib/arrive
+--- @include lib/error_groups
+--- @include lib/leave_state
+--- @include lib/enter_state
 --- @include lib/dependants
 --- @include lib/erase
 --- @include lib/settle
@@ -65,15 +65,15 @@ for i = 1, ARGV[10] do
   at = at + 1
 end
 
--- A structure that holds nothing is not there: one look tells of all types.
-local first_group, lines = at, {}
+-- Empty structures do not exist: one command checks all types.
+local first_group, sets = at, {}
 for _, job_type in ipairs(types) do
-  lines[#lines + 1] = queue(job_type) .. "waiting"
-  lines[#lines + 1] = queue(job_type) .. "delayed"
+  sets[#sets + 1] = queue(job_type) .. "waiting"
+  sets[#sets + 1] = queue(job_type) .. "delayed"
 end
-local has_work = #lines > 0 and redis.call("EXISTS", unpack(lines)) > 0
+local has_work = #sets > 0 and redis.call("EXISTS", unpack(sets)) > 0
 
--- Check what may be written before it is read: the settling comes before the claim.
+-- Check what the claim needs, too: settling writes before the claim reads it.
 check_zsets(root .. ":", { "workers", "agenda" })
 local claimant, last = worker .. ":" .. lane, nil
 if lane ~= "" then
@@ -133,7 +133,7 @@ if lane ~= "" then
       redis.call("EXPIRE", claims, 3 * CLAIMS_MS / 1000)
     end
     redis.call("ZADD", root .. ":workers", now + lease, worker)
-    -- Settling may have brought work that was not there before.
+    -- Settling may have requeued jobs.
     if limit > 0 and not is_idle then
       claim(types, limit, suffix, expired_tail)
     end

@@ -1,9 +1,9 @@
 #!lua flags=no-writes
 --[[
-  get: read jobs with where they are.
+  get: read jobs, and where they are.
 
-  Touches at most 500 jobs, and stops once it has read 1 MiB of them: the caller asks
-  again for those that are left.
+  Touches at most 500 jobs, and stops once it has read 1 MiB of them: the caller then
+  asks for the rest.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -13,21 +13,21 @@
     3  shard   which one this is
     then ids
 
-  Returns  for each of the first ones: record, place, score or run, tries, progress, cancelling, pause;
-           or an empty list when there is none
+  Returns  for each job it came to: record, place, score or run, tries, progress,
+           cancelling, pause; or an empty list if there is no such job
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/header
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/record_header
+--- @include lib/job_place
 --- @include lib/limits
 
 local answers, bytes = {}, 0
 local MAX_BYTES = 1048576
 local everything = redis.call("HGET", root .. ":paused", "")
 
--- The pause that holds jobs of a type back, as it was written; empty if none does.
+-- Return the pause in force for a type as it was written; empty if none is.
 local function pause_of(job_type)
   if is_paused(everything) then
     return everything

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 --[[
-  limit: say what holds jobs of a type back, and let go what it no longer does.
+  limit: set the limits of a type, and requeue jobs that were held because of the old ones.
 
-  A job set aside goes back in line whatever the new limit is: the next claim sets it
-  aside again if it must, which is simpler to prove right than to guess here.  Touches
-  MAX_FREED jobs at most; maintenance goes on with the rest.
+  A held job becomes waiting whatever the new limit is: the next claim holds it again if it
+  must, which is simpler to prove right than to decide here.  Touches MAX_FREED jobs at
+  most; maintenance continues with the rest.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -12,20 +12,20 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  type    whose
+    4  type    that is limited
     5  limits  "concurrency rate per per_key", "-" for none; empty for no limits
 
   Returns  "OK"
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
 
 local job_type, limits = ARGV[4], ARGV[5]
 local q = queue(job_type)
--- Jobs let go at once; upkeep goes on with the rest, a call at a time.
+-- Held jobs released in one call; maintenance continues with the rest.
 local MAX_FREED = 1000
 
 -- Check.

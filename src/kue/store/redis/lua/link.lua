@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 --[[
-  link: let a job of another shard wait for one of this shard.  Touches that job.
+  link: register that a job of another shard waits for one of this shard.  Touches that
+  job.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -10,15 +11,15 @@
     3  shard   which one this is
     4  parent  the job here
     5  id      the job elsewhere
-    6  any     "1" if any end of the parent will do
+    6  any     "1" if the job runs however the parent ends
 
   Returns  "linked", or how the parent ended: complete | failed | cancelled | removed
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/header
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/record_header
+--- @include lib/job_place
 
 local parent, id, any = ARGV[4], ARGV[5], ARGV[6] == "1"
 

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 --[[
-  move: put jobs in line, or into the future, by hand.
+  move: make jobs waiting or delayed by hand: retry, promote, delay.
 
-  Touches at most 500 jobs, and about 1,000 jobs that those wait for (lib/named: the caller
+  Touches at most 500 jobs, and about 1,000 jobs that those wait for (lib/given_jobs: the caller
   names the rest again).
 
   KEYS
@@ -11,35 +11,35 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  to   waiting | delayed
-    5  at   when a delayed job is due, Unix ms
+    4  to      waiting | delayed
+    5  at      when a delayed job is due, Unix ms
     6  states  ",delayed,blocked," to move only those; empty for any
-    then for each: id, created, ending as in lib/seen
+    then for each: id, created, ending as in lib/expected_state
 
-  Returns  for each of the first ones: word, "" or the state it is in or the holder of its unique key;
-           words: done | already | refused | held | gone
+  Returns  for each job it came to: word, "" or the state it is in or the holder of its
+           unique key; words: done | already | refused | held | gone
   Events   enqueue, promotion, update
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/named
---- @include lib/tell
---- @include lib/live
---- @include lib/state
---- @include lib/seen
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/given_jobs
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/job_place
+--- @include lib/expected_state
 --- @include lib/unlink
---- @include lib/errors
---- @include lib/depart
---- @include lib/arrive
+--- @include lib/error_groups
+--- @include lib/leave_state
+--- @include lib/enter_state
 --- @include lib/dependants
 
 local to, due, states = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local answers = {}
 
--- Who else has the unique key of a finished job that is to start anew.
-local function rival(id, q, head)
+-- Return the other job that holds the unique key of an ended job; nil if none does.
+local function other_holder(id, q, head)
   local held = head.unique and redis.call("HGET", q .. "unique", head.unique)
   local by, till = string.match(held or "", "^(%d+):(%d+)$")
   if not by or by == id then
@@ -68,14 +68,14 @@ local function check(id, created, ending)
   elseif state == "active" or state == "parked" or not is_allowed(state) then
     return "refused", state
   end
-  local by = FINAL[place] and rival(id, queue(head.type), head)
+  local by = FINAL[place] and other_holder(id, queue(head.type), head)
   if by then
     return "held", by
   end
   return "done", "", head, place
 end
 
-local function start_anew(id, q, head)
+local function restart(id, q, head)
   redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now .. ',"outcome":"restarted"}')
   redis.call("HDEL", q .. "tries", id)
   if head.unique then
@@ -104,18 +104,18 @@ for i = 7, last, 3 do
     local q = queue(head.type)
     depart(id, q, place, head)
     if FINAL[place] then
-      start_anew(id, q, head)
+      restart(id, q, head)
     end
     if to == "waiting" then
       arrive_waiting(id, q, head)
     else
       arrive_delayed(id, q, head, due)
     end
-    local kind, told_detail = event_of(place)
-    tell(kind, id, head.type, 0, told_detail)
+    local kind, event_detail = event_of(place)
+    emit(kind, id, head.type, 0, event_detail)
   end
 end
 
--- Tell.
+-- Publish.
 publish()
 return answers

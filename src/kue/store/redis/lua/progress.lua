@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  progress: runs say how far they are, which is also a sign of life.  Touches at most 500
+  progress: store the progress of runs, which also restarts their ttl.  Touches at most 500
   jobs: the caller bounds them.
 
   KEYS
@@ -15,10 +15,10 @@
   Events   progress
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/tell
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/publish
 
 -- Check.
 check_shard()
@@ -51,10 +51,10 @@ for _, entry in ipairs(written) do
   if head.ttl then
     redis.call("ZADD", q .. "ttl", now + head.ttl, id)
   end
-  tell("progress", id, head.type, string.match(entry.run, "^%d+:%d+:(%d+):"),
+  emit("progress", id, head.type, string.match(entry.run, "^%d+:%d+:(%d+):"),
     '{"progress":' .. percent .. ',"data":' .. data .. "}")
 end
 
--- Tell.
+-- Publish.
 publish()
 return words

@@ -3,8 +3,8 @@
   range: read a page of ids of one state of some types, in order.
 
   Touches at most `limit` entries of each type, and about as many again where entries
-  share a score (lib/tied).  The caller names so few types that these are 5,000 at most,
-  and finds a page far behind by counting.
+  share a score (lib/page_within_score).  The caller names so few types that these are 5,000 at most,
+  and finds a page with a large offset by counting.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -13,17 +13,17 @@
     2  shards  how many there are
     3  shard   which one this is
     4  place   structure: waiting | delayed | complete | failed | cancelled
-    5  after_score, 6 after_id   what the page follows; empty to start
+    5  after_score, 6 after_id   the entry before the page; empty to start
     7  limit   how many at most
     8  order   asc | desc
     then types
 
-  Returns  score, id, type; three an entry, in order
+  Returns  score, id, type; three values per entry, in order
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/tied
+--- @include lib/prelude
+--- @include lib/page_within_score
 
 local place, after_score, after_id = ARGV[4], ARGV[5], ARGV[6]
 local limit, descending = tonumber(ARGV[7]), ARGV[8] == "desc"

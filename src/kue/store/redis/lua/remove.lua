@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 --[[
-  remove: delete jobs with all that is kept of them.
+  remove: delete jobs and all their data.
 
-  Touches at most 500 jobs, about 1,000 jobs that those wait for (lib/named: the caller
+  Touches at most 500 jobs, about 1,000 jobs that those wait for (lib/given_jobs: the caller
   names the rest again) and 200 that wait for them (lib/dependants).
 
   KEYS
@@ -11,26 +11,27 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  force  "1" to delete running ones too
+    4  force   "1" to delete running ones too
     5  states  ",failed,complete," to delete only those; empty for any
-    then for each: id, created, ending as in lib/seen
+    then for each: id, created, ending as in lib/expected_state
 
-  Returns  for each of the first ones: word, "" or the state it is in; words: done | refused | gone
+  Returns  for each job it came to: word, "" or the state it is in;
+           words: done | refused | gone
   Events   remove
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/named
---- @include lib/tell
---- @include lib/live
---- @include lib/state
---- @include lib/seen
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/given_jobs
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/job_place
+--- @include lib/expected_state
 --- @include lib/unlink
---- @include lib/errors
---- @include lib/depart
---- @include lib/arrive
+--- @include lib/error_groups
+--- @include lib/leave_state
+--- @include lib/enter_state
 --- @include lib/dependants
 --- @include lib/erase
 
@@ -64,6 +65,6 @@ for i = 6, last, 3 do
   end
 end
 
--- Tell.
+-- Publish.
 publish()
 return answers

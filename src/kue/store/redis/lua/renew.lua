@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 --[[
-  renew: a worker says that it lives.
+  renew: heartbeat of a worker, which renews its lease.
 
-  Late is fine: until a run was taken back it is the worker's.  But for orders nothing is
-  remembered for the worker to fetch: what it must hear follows from what is so, and so a
-  lost reply loses nothing else.  Looks at the given runs, which the caller bounds, at when
-  maintenance is due next, and at nothing of other workers.
+  It may come late: a run is the worker's until it is reclaimed.  Only orders are deleted
+  when they are returned; all else in the reply follows from the current state, so that a
+  lost reply loses only orders.  Reads the given runs, which the caller bounds, and when
+  maintenance is due next, but nothing of other workers.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -13,20 +13,20 @@
     1  now     Unix ms, or empty for the server's clock
     2  shards  how many there are
     3  shard   which one this is
-    4  worker  who
-    5  lease   ms that its lease runs from now
-    6  info    JSON it says of itself, or empty
-    7  orders  1 to be told of orders, and have them forgotten; else empty
+    4  worker  its name
+    5  lease   ms from now on that its lease lasts
+    6  info    its status as JSON, or empty
+    7  orders  1 to return and delete its orders; else empty
     8  late    ms after which maintenance that is due is overdue
     then for each run to check: type, id, token
 
   Returns  {lost, cancel, pause, orders, overdue}: ids of given runs that are no longer
-           the worker's; of the others those that someone asked to cancel: id, reason as
-           JSON; its pause, if in force; words of orders; 1 if maintenance is overdue
+           the worker's; of the others those that are to be cancelled: id, reason as
+           JSON; its pause, if in force; its orders; 1 if maintenance is overdue
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 --- @include lib/limits
 
 local worker, lease, info = ARGV[4], tonumber(ARGV[5]), ARGV[6]
@@ -53,7 +53,7 @@ if #mine > 0 and redis.call("EXISTS", root .. ":cancelling") == 1 then
   end
 end
 local pause = redis.call("HGET", root .. ":paused", ":" .. worker)
--- Damage there is for maintenance to tell: it must not cost a worker its runs.
+-- Damage there is reported by maintenance: it must not cost a worker its runs.
 local due = tonumber(redis.pcall("ZRANGE", root .. ":agenda", 0, 0, "WITHSCORES")[2])
 local overdue = due and now - due > tonumber(ARGV[8]) and 1 or 0
 local ordered = ARGV[7] ~= "" and redis.call("HGET", root .. ":orders", worker)
@@ -66,7 +66,7 @@ end
 local orders = {}
 if ordered then
   redis.call("HDEL", root .. ":orders", worker)
-  -- A search through very many letters that are none of ours would take hours.
+  -- Bounded: with very long damaged text the search would take hours.
   for word, till in string.gmatch(string.sub(ordered, 1, 1000), "(%a+)=(%d+)") do
     if tonumber(till) > now then
       orders[#orders + 1] = word

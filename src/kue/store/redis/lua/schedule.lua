@@ -16,8 +16,8 @@
   Events   none
 ]]
 
---- @include lib/start
---- @include lib/sound
+--- @include lib/prelude
+--- @include lib/integrity
 
 local name, next_at, text = ARGV[4], ARGV[5], ARGV[6]
 
@@ -26,7 +26,7 @@ check_shard()
 local before = redis.call("HEXISTS", root .. ":schedules", name)
 
 -- Move.
-stir(SHARD)
+request_maintenance(SHARD)
 if next_at == "" then
   redis.call("HDEL", root .. ":schedules", name)
   redis.call("ZREM", root .. ":due", name)

@@ -1,25 +1,26 @@
 #!lua flags=allow-oom
 --[[
-  tend: one bounded pass of maintenance over a shard.
+  tend: one bounded pass of maintenance over a shard: promotion, expiry, lost workers,
+  retention, dependants, schedules, statistics.
 
-  Any number of processes may run it: each job is moved by exactly one.  What needs a
-  decision about a job (its worker was lost, its ttl passed) is only reported; the caller
-  decodes it, decides, and ends the run with `cycle`, which checks again that it is due.
+  Any number of processes may run it: each job is moved by exactly one.  Where a job needs a
+  decision (its worker was lost, its ttl passed), it is only reported; the caller decodes
+  it, decides, and ends the run with `cycle`, which checks again that it is overdue.
 
-  `:agenda` says when maintenance is to look at what: at a type, or at SHARD for what
-  belongs to no type.  A script that brings something to do enters it (stir, in
-  lib/start).  A pass looks at what is due, and enters when each needs its next look: soon
-  while jobs of it wait or run, else when the first of its times comes.  While nothing is
-  due, a pass answers at once: so there is about one pass a second, and none of an idle
-  shard, however many workers there are.
+  `:agenda` has the time of the next look at each type, and at SHARD for what belongs to no
+  type.  A script that makes work for maintenance enters it (request_maintenance, in
+  lib/prelude).  A pass looks at what is due, and enters the next look at each: soon while
+  it has waiting or running jobs, else at the first time when something is due.  While
+  nothing is due, a pass returns at once: so there is about one pass a second, and none
+  over an idle shard, however many workers there are.
 
   A pass looks at MAX_TYPES types at most.  Of each kind it moves or reports `limit` jobs
-  at most, of all types together; beyond that it looks at RUNS_A_PASS runs (lib/lost),
+  at most, of all types together; beyond that it looks at RUNS_PER_PASS runs (lib/dead_workers),
   MAX_PASSED_OVER ended jobs with their own retention (lib/prune),
-  FIELDS_A_PASS counters (lib/minutes), MAX_DEPENDANTS dependants (lib/dependants) and
+  FIELDS_PER_PASS counters (lib/roll_up_stats), MAX_DEPENDANTS dependants (lib/dependants) and
   MAX_SWEPT entries of each structure that is cleaned up.  After an outage, or when the
-  clock was set back, the leases of all workers are prolonged, MAX_WORKERS at most.  A
-  caller that owns the clock has all types looked at.
+  clock was set back, the leases of all workers are extended, MAX_WORKERS at most.  With
+  a clock given by the caller, all types are looked at.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -28,65 +29,65 @@
     2  shards   how many there are
     3  shard    which one this is
     4  limit    jobs to move or report at most, of each kind
-    5  lease    ms, for leases set anew
-    6  gap      ms without tending after which leases get a grace
-    7  tail     what the story of an expired job says
+    5  lease    ms, for leases that are extended
+    6  gap      ms without maintenance after which leases get a grace period
+    7  tail     end of the history line of an expired job
     8  keep     complete_count,complete_age,failed_count,failed_age,
                 cancelled_count,cancelled_age; "-" for no limit; empty to prune nothing
-    9  minutes  how many are kept of the statistics, and
+    9  minutes  of statistics to keep, and
     10          how many with counters to add to their hours at most
-    11 hours    how many are kept
-    12 stacks   ms that a worker's are
+    11 hours    of statistics to keep
+    12 stacks   ms to keep the stack traces of a worker
 
   Returns  {now}, if nothing is due; else
            {now, promoted, expired, pruned, released, more, lost, timed_out, due, damage}
-           lost, timed_out: ids of runs that are overdue; due: names of schedules;
-           damage: why a type was left out, if one was
+           lost, timed_out: ids of overdue runs; due: names of schedules;
+           damage: why a type was skipped, if one was
   Events   promotion, failed, cancelled, remove, error
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/tell
---- @include lib/live
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/job_place
 --- @include lib/unlink
---- @include lib/errors
---- @include lib/depart
---- @include lib/arrive
+--- @include lib/error_groups
+--- @include lib/leave_state
+--- @include lib/enter_state
 --- @include lib/dependants
 --- @include lib/erase
 --- @include lib/promote
 --- @include lib/limits
---- @include lib/buckets
+--- @include lib/histogram
 
 local limit, lease, gap = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local expired_tail, keep = ARGV[7], ARGV[8]
 local hours_kept, stacks_ms = tonumber(ARGV[11]), tonumber(ARGV[12])
-local promoted, expired, pruned, lapsed, roused = 0, 0, 0, 0, 0
+local promoted, expired, pruned, lapsed, held_checked = 0, 0, 0, 0, 0
 local timed_out = {}
 local agenda, is_shard_due = root .. ":agenda", false
 local is_clock_owned = ARGV[1] ~= ""
 local CLOCK_SLACK_MS = 2000
-local MAX_TYPES, MAX_SWEPT, MAX_ROUSED, MAX_WORKERS = 100, 200, 50, 20000
--- An idle type is looked at this often all the same, and an idle shard.
+local MAX_TYPES, MAX_SWEPT, MAX_HELD_CHECKED, MAX_WORKERS = 100, 200, 50, 20000
+-- The longest time between two looks at an idle type, and at an idle shard.
 local MAX_REST_MS, MAX_SHARD_REST_MS = 600000, 60000
 local MIN_QUIET_MS = 1500
 
---- @include lib/lost
---- @include lib/minutes
+--- @include lib/dead_workers
+--- @include lib/roll_up_stats
 --- @include lib/prune
---- @include lib/types
+--- @include lib/maintenance_agenda
 
 local function first_due()
   return tonumber(redis.call("ZRANGE", agenda, 0, 0, "WITHSCORES")[2])
 end
 
--- Leases look over that are not when nobody tended for long: Redis was away, or everybody
--- was.  Live workers get half a lease to say so, once in ten such graces.  A clock that
--- was set back makes them look endless instead.
-local function mind_the_clock(swept, stepped_back, first)
+-- After a long time without maintenance (Redis or all workers were away) live leases look
+-- expired.  Workers then get half a lease to renew them, at most once in five leases.
+-- After the clock was set back leases look endless instead, and are set to a full one.
+local function extend_leases(swept, stepped_back, first)
   local meta = redis.call("HMGET", root .. ":meta", "graced", "idle")
   local graced, was_idle = tonumber(meta[1]) or -math.huge, meta[2]
   local is_overdue = first and now - first > gap
@@ -100,12 +101,12 @@ local function mind_the_clock(swept, stepped_back, first)
     redis.call("HSET", root .. ":meta", "graced", now)
   end
   redis.call("HSET", root .. ":meta", "swept", now)
-  -- While nothing was due nobody tended because there was nothing to tend: no lease was
-  -- at stake.
+  -- While nothing was due there was no maintenance because none was needed: no lease was
+  -- at risk.
   if was_idle then
     redis.call("HDEL", root .. ":meta", "idle")
   end
-  -- Below 0 are those who left: they need no grace.
+  -- Below 0 are workers that left: they need no grace period.
   local workers = deadline and redis.call("ZRANGEBYSCORE", root .. ":workers", 0, "+inf",
     "LIMIT", 0, MAX_WORKERS) or {}
   for _, worker in ipairs(workers) do
@@ -122,8 +123,8 @@ local function expire(job_type, q)
     if place and place ~= "active" and place ~= "parked" and not FINAL[place] then
       depart(id, q, place, head)
       arrive_final(id, q, head, "failed", expired_tail)
-      tell("failed", id, job_type, 0, "{" .. expired_tail)
-      tell_dependants(id, "failed")
+      emit("failed", id, job_type, 0, "{" .. expired_tail)
+      notify_dependants(id, "failed")
       expired = expired + 1
     else
       redis.call("ZREM", q .. "expires", id)
@@ -138,7 +139,7 @@ local function report_timed_out(q)
   end
 end
 
--- Small records that are over.  Damage there must not keep jobs waiting.
+-- Delete expired small records.  Damage there must not stop maintenance of jobs.
 local function sweep_kept()
   local over = redis.pcall("ZRANGEBYSCORE", root .. ":fading", "-inf", now, "LIMIT", 0,
     MAX_SWEPT)
@@ -148,7 +149,7 @@ local function sweep_kept()
   end
 end
 
--- Unique keys that were to outlast their job have.
+-- Free unique keys that have outlasted their job for as long as they should.
 local function lapse(q)
   for _, key in ipairs(redis.call("ZRANGEBYSCORE", q .. "lapse", "-inf", now,
     "LIMIT", 0, limit - lapsed)) do
@@ -163,14 +164,14 @@ local function lapse(q)
   end
 end
 
--- Let jobs back in line that no limit holds any more, and wake a worker where there is
--- something to do: a wake-up may have gone down with the one who got it.
-local function rouse(job_type, q, limits)
+-- Requeue held jobs that no limit applies to any more, and wake a worker if there is work:
+-- an earlier wake-up may be lost with the worker that got it.
+local function release_and_wake(job_type, q, limits)
   local per_key = limits and limits.per_key
-  local most = math.min(per_key and MAX_ROUSED or limit, limit - roused)
+  local most = math.min(per_key and MAX_HELD_CHECKED or limit, limit - held_checked)
   local held = most > 0 and redis.call("ZRANGE", q .. "held", 0, most - 1) or {}
-  roused = roused + #held
-  -- Its turn comes first in the next pass; who owns the clock would never come to an end.
+  held_checked = held_checked + #held
+  -- The type comes first in the next pass.  With a given clock, passes would never end.
   if most <= 0 and not is_clock_owned and redis.call("ZCARD", q .. "held") > 0 then
     is_cut_short = true
   end
@@ -179,7 +180,7 @@ local function rouse(job_type, q, limits)
     local running = head and head.group
       and tonumber(redis.call("HGET", q .. "running", head.group) or 0)
     if running and (not per_key or running < per_key) then
-      let_back(q, head.group)
+      release_held(q, head.group)
     end
   end
   if redis.call("ZCARD", q .. "waiting") == 0 then
@@ -192,8 +193,8 @@ local function rouse(job_type, q, limits)
   end
 end
 
--- Go on with dependants that were too many for one call.  The outbox may be long: some of
--- it at random are enough, because none can starve that way.  Returns whether it has more.
+-- Continue with dependants that were too many for one call.  The outbox may be long: random
+-- entries are enough, because none can starve that way.  Returns whether it has more.
 local function release_rest()
   local entries = redis.call("HLEN", root .. ":outbox")
   local rest = entries > 0
@@ -201,16 +202,16 @@ local function release_rest()
   for i = 1, #rest, 2 do
     local parent = string.match(rest[i], "^rest:(%d+)$")
     if parent and redis.call("SISMEMBER", root .. ":parents", parent) == 0 then
-      -- All that waited for it were removed meanwhile.
+      -- All its dependants have been removed since.
       redis.call("HDEL", root .. ":outbox", rest[i])
     elseif parent and looked_at < MAX_DEPENDANTS then
-      tell_dependants(parent, rest[i + 1])
+      notify_dependants(parent, rest[i + 1])
     end
   end
   return looked_at >= MAX_DEPENDANTS or entries > MAX_DEPENDANTS
 end
 
--- By chance, because only the names are read that way: stacks are long.
+-- Random fields, because HRANDFIELD reads names only: stack traces are long.
 local function forget_stacks()
   for _, field in ipairs(redis.call("HRANDFIELD", root .. ":stacks", MAX_SWEPT)) do
     local worker = string.match(field, "^(.*):at$")
@@ -221,7 +222,7 @@ local function forget_stacks()
   end
 end
 
--- A pause that is over holds nothing back; this only tidies up, a part at a time.
+-- Delete pauses that have ended, some per pass; they have no effect any more.
 local function forget_pauses()
   local cursor = cursor_of("pauses")
   local page = redis.call("HSCAN", root .. ":paused", cursor, "COUNT", MAX_SWEPT)
@@ -236,7 +237,7 @@ local function forget_pauses()
 end
 
 local function forget_listeners(name)
-  -- Listeners live by the server's clock, also while a test owns the jobs'.
+  -- Subscriptions expire by the server's clock, also when a test gives the time for jobs.
   local alive = is_clock_owned and redis.call("TIME")[1] * 1000 or now
   local over = redis.call("ZRANGEBYSCORE", root .. name, "-inf", alive, "LIMIT", 0, 1000)
   if #over > 0 then
@@ -244,7 +245,7 @@ local function forget_listeners(name)
   end
 end
 
--- When what belongs to no type needs its next look.
+-- Return when what belongs to no type needs its next look.
 local function next_shard_look(has_more)
   if has_more then
     return now
@@ -256,7 +257,7 @@ local function next_shard_look(has_more)
   return math.max(first, now + LOOK_MS)
 end
 
--- A look that was not due keeps its time: or busy types would put it off forever.
+-- A look that was not due is not postponed: busy types would postpone it forever.
 local function enter_shard_look(has_more)
   local at = next_shard_look(has_more)
   if is_shard_due then
@@ -266,21 +267,21 @@ local function enter_shard_look(has_more)
   end
 end
 
--- Return the types whose structures are what they must be, the others, and what is wrong
--- with one of those: it must not keep all others from being looked at.
-local function sound_of(types)
-  local sound, damaged, damage = {}, {}, nil
+-- Return the types whose structures are intact, the damaged ones, and the error of one of
+-- those: damage of one type must not stop maintenance of the others.
+local function check_types(types)
+  local intact, damaged, damage = {}, {}, nil
   for _, entry in ipairs(types) do
-    local is_sound, problem = pcall(check_type, entry.type)
-    if is_sound then
-      sound[#sound + 1] = entry
+    local is_intact, problem = pcall(check_type, entry.type)
+    if is_intact then
+      intact[#intact + 1] = entry
     else
       damaged[#damaged + 1] = entry
       problem = type(problem) == "table" and problem.err or tostring(problem)
       damage = problem .. " (in type " .. entry.type .. ")"
     end
   end
-  return sound, damaged, damage
+  return intact, damaged, damage
 end
 
 local first, swept = first_due(), tonumber(redis.call("HGET", root .. ":meta", "swept"))
@@ -292,22 +293,22 @@ end
 -- Check.
 check_shard()
 if stepped_back then
-  -- What was entered for later is due for all we know.
+  -- The entered times mean nothing any more: treat all as due.
   redis.call("ZUNIONSTORE", agenda, 1, agenda, "WEIGHTS", 0)
 end
 local types, due_types
 types, due_types, is_shard_due = types_due()
 local damaged, damage
-types, damaged, damage = sound_of(types)
+types, damaged, damage = check_types(types)
 local full_minutes, last_minute, minute_cursor =
   unrolled(tonumber(ARGV[9]), tonumber(ARGV[10]))
 
 -- Move.
 for _, entry in ipairs(damaged) do
-  -- Or it would be the first in every pass.
+  -- Otherwise it would be the first in every pass.
   redis.call("ZADD", agenda, now + LOOK_MS, entry.type)
 end
-mind_the_clock(swept or now, stepped_back, first)
+extend_leases(swept or now, stepped_back, first)
 local is_rolled = roll_up(full_minutes, last_minute, minute_cursor, hours_kept)
 forget_stacks()
 forget_pauses()
@@ -320,7 +321,7 @@ for value in string.gmatch(keep, "[^,]+") do
   rules[#rules + 1] = tonumber(value) or false
 end
 local all_paused = is_paused(redis.call("HGET", root .. ":paused", ""))
--- Of all types, before any is pruned: what waited for a pruned job may have expired.
+-- For all types, before any is pruned: what waited for a pruned job may have expired.
 for _, entry in ipairs(types) do
   promoted = promoted + promote(entry.type, entry.q, limit - promoted)
   expire(entry.type, entry.q)
@@ -335,9 +336,10 @@ for _, entry in ipairs(types) do
   end
   lapse(q)
   if not all_paused and not is_paused(redis.call("HGET", root .. ":paused", job_type)) then
-    rouse(job_type, q, read_limits(redis.call("HGET", root .. ":limits", job_type)))
+    local limits = read_limits(redis.call("HGET", root .. ":limits", job_type))
+    release_and_wake(job_type, q, limits)
   end
-  entry.searched_since = runs_searched < RUNS_A_PASS and search(job_type, q)
+  entry.searched_since = runs_searched < RUNS_PER_PASS and search(job_type, q)
   entry.is_done = entry.searched_since and not is_cut_short
 end
 sweep_kept()
@@ -350,14 +352,14 @@ local due = redis.call("ZRANGEBYSCORE", root .. ":due", "-inf", now, "LIMIT", 0,
 -- Enter the next looks.
 local is_limited = promoted >= limit or expired >= limit or pruned >= limit
   or lapsed >= limit or #timed_out >= limit
--- A caller that owns the clock had all types looked at.
+-- With a given clock, all types were looked at.
 local searched, all_done = math.huge, true
 for _, entry in ipairs(types) do
   searched = math.min(searched, entry.searched_since or 0)
   if entry.is_done then
     enter_next_look(entry, rules, is_limited)
   else
-    -- It stays where it is, and so is the first of the next pass.
+    -- It keeps its time, and so is among the first of the next pass.
     all_done = false
   end
 end

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 --[[
-  unblock: tell a job how one of another shard, which it waits for, ended.
+  unblock: release or cancel a job, now that its parent on another shard has ended.
 
-  Repeating it does nothing: the job no longer waits for that one.  Touches the job, and at
-  most 200 that wait for it (lib/dependants).
+  Idempotent: the job then no longer waits for that parent.  Touches the job, and at most
+  200 that wait for it (lib/dependants).
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -14,22 +14,22 @@
     4  id       the job here
     5  parent   the job elsewhere
     6  outcome  complete | failed | cancelled | removed
-    7  any      "1" if any end of the parent will do
+    7  any      "1" if the job runs however the parent ends
 
-  Returns  how many jobs that released
+  Returns  how many jobs were released
   Events   promotion, cancelled
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/tell
---- @include lib/live
---- @include lib/state
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/publish
+--- @include lib/job_bitmap
+--- @include lib/job_place
 --- @include lib/unlink
---- @include lib/errors
---- @include lib/depart
---- @include lib/arrive
+--- @include lib/error_groups
+--- @include lib/leave_state
+--- @include lib/enter_state
 --- @include lib/dependants
 
 local id, parent, outcome, any = ARGV[4], ARGV[5], ARGV[6], ARGV[7] == "1"
@@ -45,7 +45,7 @@ end
 if any or outcome == "complete" then
   unblock(id, parent)
 else
-  give_up(id, parent, outcome)
+  cancel_dependant(id, parent, outcome)
 end
 publish()
 return released

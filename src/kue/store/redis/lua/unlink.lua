@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  unlink: a job of another shard no longer waits for one of this shard.  Touches that job.
+  unlink: a job of another shard no longer waits for one of this shard.  Touches the latter.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -15,7 +15,7 @@
   Events   none
 ]]
 
---- @include lib/start
+--- @include lib/prelude
 --- @include lib/unlink
 
 -- Check.

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 --[[
-  update: replace what is fixed of a job, if it is still what the caller read.
+  update: replace header and body of a job, if they are still what the caller read.
 
-  Touches one job.  The story behind the two lines stays.  The caller decodes and encodes; it tries again
-  when someone else was faster.
+  Touches one job; its history stays.  The caller decodes and encodes, and tries again when
+  another caller was faster.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -13,20 +13,20 @@
     3  shard   which one this is
     4  id       of the job
     5  old      the first two lines of the record as the caller read them
-    6  new      what is to take their place
+    6  new      what replaces them
     7  priority as in the new header
-    8  ending   as in lib/seen; the creation time is in the header
+    8  ending   as in lib/expected_state; the creation time is in the header
 
   Returns  "done" | "changed" | "refused" | "gone"
   Events   update
 ]]
 
---- @include lib/start
---- @include lib/sound
---- @include lib/header
---- @include lib/tell
---- @include lib/state
---- @include lib/seen
+--- @include lib/prelude
+--- @include lib/integrity
+--- @include lib/record_header
+--- @include lib/publish
+--- @include lib/job_place
+--- @include lib/expected_state
 
 local id, old, new, priority = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
@@ -55,7 +55,7 @@ if place == "held" then
   redis.call("ZADD", q .. "held:" .. head.group, score(priority, id), id)
 end
 
--- Tell.
-tell("update", id, head.type, 0)
+-- Publish.
+emit("update", id, head.type, 0)
 publish()
 return "done"

@@ -1,33 +1,33 @@
-// A chart over time: lines, areas and stacked bars on one scale.
+// Chart over time: lines, areas and stacked bars on one scale.
 //
 // It can be read by pointer, by keyboard (arrows, Home, End) and as a table.
 
 import { fill, h, svg } from "../lib/dom.js";
-import { area, bars, line, stepLabel, ticks, timeLabel, timeTicks } from "./scale.js";
+import { area, bars, line, stepLabel, ticks, timeLabel, timeTicks } from "./chart-scale.js";
 
-//: Pixels around the plot; what the labels on the left need comes on top.
+//: Pixels around the plot; the width of the labels on the left is added.
 const EDGE = { top: 10, right: 12, bottom: 24, left: 16 };
-//: Pixels that a letter of a label needs.
+//: Width of a letter of a label, in pixels.
 const LETTER = 6.4;
-//: Pixels that one label below the plot needs.
+//: Width of a label below the plot, in pixels.
 const LABEL = 60;
-//: Bars thinner than this blur; an area of the same shape is shown instead.
+//: Bars thinner than this blur; an area of the same shape is drawn instead.
 const THINNEST = 3;
-//: Steps that Page Up and Page Down go.
+//: Steps that Page Up and Page Down move.
 const STRIDE = 10;
 const HOUR = 3_600_000;
 
 //: Return {node, update(data), point(index), onPoint, destroy()}.
 //:
 //: data is {times, step, isOpen, series}: when each step begins (Unix ms), how long it
-//: is, whether the last is under way, and series of {name, tone, kind, values}, with as
+//: is, whether the last is in progress, and series of {name, tone, kind, values}, with as
 //: many values as times; null is a gap.  kind is "line", "area" or "bars"; bars are
 //: stacked in the order given.  tone names a colour of the style sheet.  unit is "count",
-//: "number" or "ms", and chooses the ticks.
+//: "number" or "ms", and selects the ticks.
 export function chart({ title, unit = "count", format = String, height = 220 }) {
   const hidden = new Set();
   let data = { times: [], step: 60_000, series: [] };
-  let chosen = null;
+  let pointed = null;
   let width = 0;
   let plot = null;
 
@@ -47,7 +47,7 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
       onpointerdown: (event) => choose(indexAt(event)),
       onpointerleave: () => choose(null),
       onblur: () => choose(null),
-      onkeydown: walk,
+      onkeydown: onKeydown,
     },
     picture,
     tip,
@@ -65,9 +65,9 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
   const self = { node, update, point, onPoint: null, destroy };
 
   const observer = new ResizeObserver(([entry]) => {
-    const found = Math.floor(entry.contentRect.width);
-    if (found !== width) {
-      width = found;
+    const newWidth = Math.floor(entry.contentRect.width);
+    if (newWidth !== width) {
+      width = newWidth;
       draw();
     }
   });
@@ -75,8 +75,8 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
 
   function update(next) {
     data = next;
-    if (chosen !== null && chosen >= data.times.length) {
-      chosen = null;
+    if (pointed !== null && pointed >= data.times.length) {
+      pointed = null;
     }
     fillLegend();
     draw();
@@ -97,44 +97,44 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
       picture.setAttribute("width", width);
       picture.setAttribute("height", height);
       picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
-      fill(picture, axes(plot, data, format), plot.marks, nothing(plot, height));
+      fill(picture, axes(plot, data, format), plot.marks, emptyNote(plot, height));
     }
-    point(chosen);
+    point(pointed);
   }
 
   // -- one step ---------------------------------------------------------------
 
   function choose(index) {
-    if (index !== chosen) {
+    if (index !== pointed) {
       point(index);
       self.onPoint?.(index);
     }
   }
 
-  //: Show what happened in one step; null shows none.
+  //: Show the values of one step; null shows none.
   function point(index) {
-    chosen = index !== null && index < data.times.length ? index : null;
+    pointed = index !== null && index < data.times.length ? index : null;
     picture.querySelector(".chart-cross")?.remove();
-    tip.hidden = chosen === null;
+    tip.hidden = pointed === null;
     describe();
-    if (chosen === null || plot === null) {
+    if (pointed === null || plot === null) {
       return;
     }
-    picture.append(cross(plot, chosen));
+    picture.append(cross(plot, pointed));
     fill(
       tip,
-      h("strong", {}, stepName(chosen)),
+      h("strong", {}, stepName(pointed)),
       shown().map(({ name, tone, values }) =>
         h(
           "div",
           { class: "chart-tip-row" },
           h("span", { class: `swatch tone-${tone}` }),
           h("span", {}, name),
-          h("span", { class: "chart-tip-value" }, said(values[chosen])),
+          h("span", { class: "chart-tip-value" }, formatted(values[pointed])),
         ),
       ),
     );
-    const { x } = plot.places[chosen];
+    const { x } = plot.places[pointed];
     const isRight = x > width / 2;
     tip.style.left = isRight ? "" : `${x + 12}px`;
     tip.style.right = isRight ? `${width - x + 12}px` : "";
@@ -142,10 +142,10 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
 
   function describe() {
     const last = Math.max(0, data.times.length - 1);
-    const index = chosen ?? last;
+    const index = pointed ?? last;
     surface.setAttribute("aria-valuemax", last);
     surface.setAttribute("aria-valuenow", index);
-    const values = shown().map(({ name, values: of }) => `${name} ${said(of[index])}`);
+    const values = shown().map(({ name, values: of }) => `${name} ${formatted(of[index])}`);
     surface.setAttribute(
       "aria-valuetext",
       data.times.length
@@ -159,7 +159,7 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
     return `${stepLabel(data.times[index], data.step)}${isNow ? ", so far" : ""}`;
   }
 
-  function said(value) {
+  function formatted(value) {
     return value === null || value === undefined ? "none" : format(value);
   }
 
@@ -172,20 +172,20 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
     return Math.min(data.times.length - 1, Math.max(0, index));
   }
 
-  function walk(event) {
+  function onKeydown(event) {
     const last = data.times.length - 1;
-    const from = chosen ?? last;
+    const from = pointed ?? last;
     const to = {
-      ArrowLeft: chosen === null ? last : from - 1,
-      ArrowDown: chosen === null ? last : from - 1,
-      ArrowRight: chosen === null ? last : from + 1,
-      ArrowUp: chosen === null ? last : from + 1,
+      ArrowLeft: pointed === null ? last : from - 1,
+      ArrowDown: pointed === null ? last : from - 1,
+      ArrowRight: pointed === null ? last : from + 1,
+      ArrowUp: pointed === null ? last : from + 1,
       PageDown: from - STRIDE,
       PageUp: from + STRIDE,
       Home: 0,
       End: last,
     }[event.key];
-    if (event.key === "Escape" && chosen !== null) {
+    if (event.key === "Escape" && pointed !== null) {
       choose(null);
     } else if (to !== undefined && last >= 0) {
       choose(Math.min(last, Math.max(0, to)));
@@ -196,10 +196,10 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
     event.stopPropagation();
   }
 
-  // -- beside the picture -----------------------------------------------------
+  // -- legend and table -------------------------------------------------------
 
   function fillLegend() {
-    // Kept while the names stay: a button that is replaced loses the focus.
+    // Kept while the names are the same: a replaced button loses the focus.
     const key = JSON.stringify(data.series.map(({ name, tone }) => [name, tone]));
     if (legend.dataset.key === key) {
       return;
@@ -241,7 +241,7 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
         "tr",
         {},
         h("th", { scope: "row" }, stepName(index)),
-        data.series.map(({ values }) => h("td", {}, said(values[index]))),
+        data.series.map(({ values }) => h("td", {}, formatted(values[index]))),
       ),
     );
     fill(
@@ -256,11 +256,11 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
           h(
             "tr",
             {},
-            h("th", { scope: "col" }, "From"),
+            h("th", { scope: "col" }, "Time"),
             data.series.map(({ name }) => h("th", { scope: "col" }, name)),
           ),
         ),
-        // What is newest is what is looked for.
+        // Newest first.
         h("tbody", {}, rows.reverse()),
       ),
     );
@@ -272,7 +272,7 @@ export function chart({ title, unit = "count", format = String, height = 220 }) 
   return self;
 }
 
-//: Let several charts over the same times show the same step.
+//: Make several charts over the same times show the same step.
 export function inStep(...charts) {
   for (const one of charts) {
     one.onPoint = (index) => {
@@ -281,9 +281,9 @@ export function inStep(...charts) {
   }
 }
 
-// -- what is drawn --------------------------------------------------------------
+// -- drawing --------------------------------------------------------------------
 
-//: Return where everything is: scales, the places of all steps, and the marks.
+//: Return the layout: scales, the positions of all steps, and the drawn shapes.
 function layout(data, series, { width, height, unit, format }) {
   const { times, step, isOpen } = data;
   const stacked = series.filter(({ kind }) => kind === "bars");
@@ -297,7 +297,7 @@ function layout(data, series, { width, height, unit, format }) {
   const band = inner / Math.max(1, times.length);
   const yOf = (value) => floor - (value / steps.at(-1)) * (floor - EDGE.top);
   const places = times.map((_, index) => ({ x: left + (index + 0.5) * band, y: floor }));
-  // A short step that has just begun would look like a fall.
+  // A short step that has just begun would look like a drop.
   const isShort = isOpen && unit === "count" && step < HOUR;
   const plot = { band, floor, inner, isEmpty: max === 0, isShort, left, places, steps, yOf };
   const parts = [...stack(stacked, plot), ...drawn.map((one) => stroke(one, plot))];
@@ -309,11 +309,11 @@ function highest(times, stacked, drawn) {
     stacked.reduce((sum, { values }) => sum + (values[index] ?? 0), 0),
   );
   const known = drawn.flatMap(({ values }) => values);
-  // Not Math.max(...all): there may be more than a call takes.
+  // Not Math.max(...all): there may be more values than a call takes arguments.
   return [...sums, ...known].reduce((most, one) => Math.max(most, one ?? 0), 0);
 }
 
-//: Bars, each on top of those before.
+//: Stacked bars.
 function stack(series, { places, floor, band, yOf }) {
   let floors = places;
   return series.map(({ tone, values }) => {
@@ -327,7 +327,7 @@ function stack(series, { places, floor, band, yOf }) {
   });
 }
 
-//: A line, and what lies below it if it is an area.
+//: A line, with a filled area below it if the kind is "area".
 function stroke({ tone, kind, values }, { places, floor, isShort, yOf }) {
   const end = isShort ? places.length - 1 : places.length;
   const points = places.map(({ x }, index) => {
@@ -394,7 +394,7 @@ function cross(plot, index) {
   return svg("g", { class: "chart-cross" }, rule, dots);
 }
 
-function nothing(plot, height) {
+function emptyNote(plot, height) {
   return plot.isEmpty
     ? svg(
         "text",

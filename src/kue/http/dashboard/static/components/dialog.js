@@ -1,9 +1,9 @@
-// Questions that must be answered before anything else.
+// Modal dialogs and confirmations.
 
 import { h, uid } from "../lib/dom.js";
 import { icon } from "./icon.js";
 
-//: Show a dialog; *body* is nodes, *actions* are nodes for its foot.  Returns {node,
+//: Show a dialog; *body* is nodes, *actions* are nodes for its footer.  Returns {node,
 //: close(value), closed: Promise of value, undefined when it was dismissed}.
 export function openDialog({ title, body, actions = null, wide = false }) {
   const name = uid("dialog");
@@ -34,7 +34,7 @@ export function openDialog({ title, body, actions = null, wide = false }) {
       resolve(value);
     });
   });
-  // A click beside it, on the backdrop, dismisses it.
+  // A click on the backdrop dismisses it.
   let isOutside = false;
   node.addEventListener("pointerdown", (event) => (isOutside = event.target === node));
   node.addEventListener("click", (event) => {
@@ -45,7 +45,7 @@ export function openDialog({ title, body, actions = null, wide = false }) {
   return { node, close, closed };
 }
 
-//: Ask; returns a promise of true or false.
+//: Ask for a confirmation; returns a promise of true or false.
 export async function confirm({ title, text = "", action = "OK", danger = false }) {
   const dialog = openDialog({
     title,
@@ -67,7 +67,7 @@ export async function confirm({ title, text = "", action = "OK", danger = false 
   return (await dialog.closed) === true;
 }
 
-//: Ask for something that cannot be undone: *word* must be typed.
+//: Confirm something that cannot be undone: *word* must be typed.
 export async function confirmTyping({ title, text = "", word, action = title }) {
   const name = uid("word");
   const input = h("input", {

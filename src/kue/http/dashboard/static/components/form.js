@@ -1,4 +1,4 @@
-// Forms made of fields, which show what the server says of each.
+// Forms; errors that the server returns are shown at their fields.
 
 import { fill, h, uid } from "../lib/dom.js";
 import { openDialog } from "./dialog.js";
@@ -6,7 +6,7 @@ import { openDialog } from "./dialog.js";
 //: Make a form.  Fields: {name, label, type?, value?, required?, help?, placeholder?,
 //: options?: [value | [value, label]], rows?, parse?: text → value, autocomplete?};
 //: types are those of inputs, "select", "area", "check" and "json".
-//: submit(values) may raise a Problem, which is shown at its field.
+//: submit(values) may throw a Problem, which is shown at its field.
 export function form({
   fields,
   submit,
@@ -24,7 +24,7 @@ export function form({
     cancel && h("button", { type: "button", onclick: cancel }, "Cancel"),
     button,
   );
-  const rows = controls.map((one) => one.row);
+  const rows = controls.map(({ row }) => row);
   const node = h(
     "form",
     { class: "form", novalidate: true, onsubmit: send },
@@ -34,39 +34,39 @@ export function form({
   );
 
   function values() {
-    return Object.fromEntries(controls.map((one) => [one.name, one.value()]));
+    return Object.fromEntries(controls.map((control) => [control.name, control.value()]));
   }
 
-  //: Show *error* at the field it is about.
-  function blame(error) {
-    const place = String(error.field ?? "").replace(/^(body|query)\.?/, "");
-    const found = place && controls.find((one) => place.split(/[.[]/)[0] === one.name);
-    if (found) found.blame(error.message);
+  //: Show *error* at its field.
+  function showError(error) {
+    const path = String(error.field ?? "").replace(/^(body|query)\.?/, "");
+    const found = path && controls.find(({ name }) => path.split(/[.[]/)[0] === name);
+    if (found) found.showError(error.message);
     else fill(fault, error.message);
   }
 
   async function send(event) {
     event.preventDefault();
-    for (const one of controls) one.blame("");
+    for (const control of controls) control.showError("");
     fill(fault);
-    let given;
+    let formValues;
     try {
-      given = values();
+      formValues = values();
     } catch (error) {
-      blame(error);
+      showError(error);
       return;
     }
     button.disabled = true;
     try {
-      await submit(given);
+      await submit(formValues);
     } catch (error) {
-      blame(error);
+      showError(error);
     } finally {
       button.disabled = false;
     }
   }
 
-  return { node, values, blame, controls, focus: () => controls[0]?.input.focus() };
+  return { node, controls, focus: () => controls[0]?.input.focus() };
 }
 
 //: The same in a dialog; returns a promise of what submit returned, or undefined.
@@ -78,7 +78,7 @@ export function formDialog({
   action = "Save",
   danger = false,
 }) {
-  const made = form({
+  const created = form({
     fields,
     action,
     danger,
@@ -88,8 +88,8 @@ export function formDialog({
       dialog.close(result ?? true);
     },
   });
-  const dialog = openDialog({ title, body: [text && h("p", null, text), made.node] });
-  made.focus();
+  const dialog = openDialog({ title, body: [text && h("p", null, text), created.node] });
+  created.focus();
   return dialog.closed;
 }
 
@@ -105,7 +105,7 @@ function control(field) {
       "label",
       { for: id },
       field.label,
-      field.required && h("span", { class: "faint" }, " (needed)"),
+      field.required && h("span", { class: "faint" }, " (required)"),
     ),
     input,
     field.help && h("span", { class: "help", id: `${id}-help` }, field.help),
@@ -113,7 +113,7 @@ function control(field) {
   );
   input.setAttribute("aria-describedby", `${id}-help ${id}-fault`);
 
-  function blame(message) {
+  function showError(message) {
     fill(fault, message);
     if (message) input.setAttribute("aria-invalid", "true");
     else input.removeAttribute("aria-invalid");
@@ -124,13 +124,13 @@ function control(field) {
     if (isCheck) return input.checked;
     const text = input.value;
     if (field.required && !text.trim())
-      throw wrong(field.name, `${field.label} is needed`);
+      throw fieldError(field.name, `${field.label} is required`);
     if (field.type === "json") return json(field, text);
     if (field.type === "number") return text === "" ? null : Number(text);
     return field.parse ? field.parse(text) : text;
   }
 
-  return { name: field.name, row, input, blame, value };
+  return { name: field.name, row, input, showError, value };
 }
 
 function inputOf(field, id) {
@@ -145,8 +145,8 @@ function inputOf(field, id) {
       return h(
         "select",
         shared,
-        (field.options ?? []).map((one) => {
-          const [value, label = value] = [one].flat();
+        (field.options ?? []).map((option) => {
+          const [value, label = value] = [option].flat();
           return h("option", { value, selected: value === field.value }, label);
         }),
       );
@@ -180,10 +180,10 @@ function json(field, text) {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw wrong(field.name, `not JSON: ${error.message}`);
+    throw fieldError(field.name, `invalid JSON: ${error.message}`);
   }
 }
 
-function wrong(field, message) {
+function fieldError(field, message) {
   return Object.assign(new Error(message), { field });
 }

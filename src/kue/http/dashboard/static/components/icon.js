@@ -1,4 +1,4 @@
-// Icons: strokes on a grid of 16, in the colour of the text.
+// Icons: strokes on a 16 px grid, in the colour of the text.
 
 import { svg } from "../lib/dom.js";
 
@@ -16,7 +16,7 @@ const PATHS = {
   settings: "M2 5h7M12 5h2M2 11h2M7 11h7M9 3.5h3v3H9zM4 9.5h3v3H4z",
   api: "M5.5 4 2 8l3.5 4M10.5 4 14 8l-3.5 4",
   page: "M3.5 2h9v12h-9z",
-  // Acts.
+  // Actions.
   search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.3 10.3 14 14",
   copy: "M6 6h7.5v7.5H6zM10 3.5V2.5H2.5V10H4",
   check: "M3 8.5 6.5 12 13 4.5",
@@ -58,7 +58,7 @@ const PATHS = {
   cancelled: "M8 2.2a5.8 5.8 0 1 0 0 11.6A5.8 5.8 0 0 0 8 2.2M4 12 12 4",
 };
 
-//: An icon that says nothing the text beside it does not.
+//: A decorative icon, hidden from screen readers.
 export function icon(name) {
   const path = svg("path", { d: PATHS[name] ?? PATHS.page });
   return svg(

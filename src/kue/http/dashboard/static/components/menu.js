@@ -1,16 +1,16 @@
-// A button that shows more when asked to.
+// Drop-down menus.
 
 import { fill, h } from "../lib/dom.js";
 import { icon } from "./icon.js";
 
-//: A menu: *content()* gives the nodes it shows, anew each time it opens.
+//: A menu: *content()* returns its nodes and is called each time it opens.
 //:
-//: What is chosen in it closes it, unless it is inside something marked data-stay.
-//: *lead* is an icon that stands for the label on phones.
+//: Choosing an item closes it, unless the item is inside an element with data-stay.
+//: *lead* is an icon that replaces the label on phones.
 export function menu(
   label,
   content,
-  { name = label, glyph = "down", end = false, lead = null } = {},
+  { name = label, iconName = "down", end = false, lead = null } = {},
 ) {
   const list = h("div", { class: end ? "menu-list menu-end" : "menu-list" });
   const summary = h(
@@ -18,23 +18,23 @@ export function menu(
     { class: "button", role: "button", "aria-label": name, "aria-expanded": "false" },
     lead && h("span", { class: "menu-lead" }, icon(lead)),
     h("span", { class: "menu-label" }, label),
-    icon(glyph),
+    icon(iconName),
   );
-  const listen = { ontoggle: turn, onkeydown: leave };
-  const node = h("details", { class: "menu", ...listen }, summary, list);
+  const handlers = { ontoggle: onToggle, onkeydown: onKeydown };
+  const node = h("details", { class: "menu", ...handlers }, summary, list);
 
-  function turn() {
+  function onToggle() {
     summary.setAttribute("aria-expanded", String(node.open));
     if (node.open) fill(list, content());
-    if (node.open) document.addEventListener("pointerdown", outside);
-    else document.removeEventListener("pointerdown", outside);
+    if (node.open) document.addEventListener("pointerdown", onPointerdown);
+    else document.removeEventListener("pointerdown", onPointerdown);
   }
 
-  function outside(event) {
+  function onPointerdown(event) {
     if (!node.contains(event.target)) node.open = false;
   }
 
-  function leave(event) {
+  function onKeydown(event) {
     if (event.key !== "Escape" || !node.open) return;
     event.preventDefault();
     event.stopPropagation();
@@ -49,7 +49,7 @@ export function menu(
   return { node, close: () => (node.open = false) };
 }
 
-//: One line of a menu; *run* is called when it is chosen.
+//: One item of a menu; *run* is called when it is chosen.
 export function menuItem(label, run, { danger = false, hint = "" } = {}) {
   return h(
     "button",

@@ -1,8 +1,9 @@
-// A card with a heading, and whatever goes with the heading at its other end.
+// Panel: a card with a heading.
 
 import { h } from "../lib/dom.js";
 
-//: panel("Workers", {aside: link}, list); a tight one leaves no room around its body.
+//: panel("Workers", {aside: link}, list); *aside* is shown at the other end of the
+//: heading, *tight* removes the padding of the body.
 export function panel(title, { aside = null, tight = false } = {}, ...body) {
   const end = aside && h("span", { class: "aside" }, aside);
   return h(

@@ -1,32 +1,33 @@
-// Navigation and signs that every page has around it.
+// App shell: navigation, connection state, theme and logout around every page.
 
 import { api } from "../lib/api.js";
+import { version } from "../lib/config.js";
 import { fill, h } from "../lib/dom.js";
 import { time, timeAgo } from "../lib/format.js";
 import { live } from "../lib/live.js";
 import { can, me } from "../lib/me.js";
-import { version } from "../lib/place.js";
 import { href } from "../lib/router.js";
-import { showKeys } from "./help.js";
 import { icon } from "./icon.js";
+import { showShortcuts } from "./shortcut-help.js";
 import { nextTheme, themeName } from "./theme.js";
 import { toastProblem } from "./toast.js";
 
-const SAID = {
+//: Label and explanation of each state of the connection.
+const CONNECTION = {
   live: ["Live", "The page updates as things happen"],
   paused: ["Paused", "The page does not update"],
-  away: ["Connecting", "The server has not answered yet"],
-  lost: ["No connection", "The server or its store does not answer"],
+  away: ["Connecting", "Waiting for the server to respond"],
+  lost: ["No connection", "The server or its store does not respond"],
   polling: ["Polling", "The event stream is blocked; the page updates every few seconds"],
 };
 
-//: Pages in the bar at the bottom of a phone; the others are behind its "More".
+//: Pages in the bottom bar on phones; the others are behind "More".
 const FIRST = 4;
 
 //: Returns {node, show(main, page)}.
 export function shell({ pages, openPalette }) {
   const links = pages
-    .filter((page) => page.nav && can(page.nav.needs ?? "look"))
+    .filter((page) => page.nav && can(page.nav.needs ?? "read"))
     .sort((one, other) => one.nav.order - other.nav.order)
     .map((page) => ({ page, node: link(page) }));
   const items = links.map((one) => h("li", null, one.node));
@@ -71,29 +72,29 @@ function link({ path, nav }) {
   return h("a", { href: href(path) }, icon(nav.icon), h("span", null, nav.label));
 }
 
-//: The links that a phone has no room for, behind a button; {node, close()}.
+//: The links that do not fit on phones, behind a button; {node, close()}.
 function moreLinks(items) {
   const list = h("ul", { id: "more-pages" }, items);
   const props = { "aria-expanded": "false", "aria-controls": list.id, onclick: toggle };
   const button = h("button", props, icon("more"), h("span", null, "More"));
-  const node = h("li", { class: "nav-more", onkeydown: leave }, button, list);
+  const node = h("li", { class: "nav-more", onkeydown: onKeydown }, button, list);
 
   function open(isOpen) {
     button.setAttribute("aria-expanded", String(isOpen));
     node.classList.toggle("is-open", isOpen);
-    if (isOpen) document.addEventListener("pointerdown", outside);
-    else document.removeEventListener("pointerdown", outside);
+    if (isOpen) document.addEventListener("pointerdown", onPointerdown);
+    else document.removeEventListener("pointerdown", onPointerdown);
   }
 
   function toggle() {
     open(!node.classList.contains("is-open"));
   }
 
-  function outside(event) {
+  function onPointerdown(event) {
     if (!node.contains(event.target)) open(false);
   }
 
-  function leave(event) {
+  function onKeydown(event) {
     if (event.key !== "Escape") return;
     open(false);
     button.focus();
@@ -130,7 +131,7 @@ function readOnly() {
   return h("div", { class: "banner", role: "note" }, icon("lock"), text);
 }
 
-//: A notice while the connection is lost; what *slot* shows is grey for as long.
+//: A notice while the connection is lost; *slot* is greyed out in the meantime.
 function lostBanner(slot) {
   const text = h("span", { role: "alert" });
   const length = h("span", { class: "nowrap" });
@@ -140,9 +141,9 @@ function lostBanner(slot) {
     node.hidden = at === null;
     slot.classList.toggle("is-stale", at !== null);
     const what = live.isStoreUp ? "the server" : "the store: the server cannot reach it";
-    const words = `Connection lost to ${what}. This page is from ${time(at)}; reconnecting…`;
+    const words = `Connection lost to ${what}. Showing data from ${time(at)}; reconnecting…`;
     fill(text, at !== null && words);
-    // Outside the alert, which would be read out every second.
+    // Outside the alert: screen readers would announce it every second.
     fill(length, at !== null && timeAgo(at));
   });
   return node;
@@ -152,19 +153,19 @@ function connection() {
   const text = h("span");
   const node = h(
     "button",
-    { class: "connection", onclick: () => live.hold(!live.isHeld) },
+    { class: "connection", onclick: () => live.togglePause() },
     h("span", { class: "dot" }),
     text,
   );
-  // Heard on every page, so that what it says is so.
+  // A listener on every page keeps the stream open, so that the state shown is true.
   live.on(() => {}, { kinds: ["lagged"] });
   live.onState((state) => {
-    const [word, title] = SAID[state];
+    const [word, title] = CONNECTION[state];
     node.dataset.live = state;
     node.title = title;
     node.setAttribute(
       "aria-label",
-      `${word}: ${title}. Press to ${live.isHeld ? "resume" : "pause"}`,
+      `${word}: ${title}. Press to ${live.isPaused ? "resume" : "pause"}`,
     );
     fill(text, word);
   });
@@ -188,27 +189,27 @@ function buttons() {
       class: "plain",
       title: "Keyboard shortcuts (?)",
       "aria-label": "Show keyboard shortcuts",
-      onclick: showKeys,
+      onclick: showShortcuts,
     },
     h("span", { class: "question" }, "?"),
   );
   return h(
     "div",
     { class: "side-buttons" },
-    who(),
-    h("span", { class: "side-tools" }, theme, help, out()),
+    userName(),
+    h("span", { class: "side-tools" }, theme, help, logoutButton()),
   );
 }
 
-function who() {
+function userName() {
   if (!me.can_log_out) return null;
   const title = `${me.name}, ${me.role}`;
   return h("span", { class: "who", title }, icon("person"), h("span", null, me.name));
 }
 
-function out() {
+function logoutButton() {
   if (!me.can_log_out) return null;
-  async function leave() {
+  async function logout() {
     try {
       await api.post("/logout");
       window.location.assign(href("/login"));
@@ -220,7 +221,7 @@ function out() {
     class: "plain",
     title: "Log out",
     "aria-label": "Log out",
-    onclick: leave,
+    onclick: logout,
   };
   return h("button", props, icon("leave"));
 }

@@ -1,19 +1,19 @@
-// Rows that stay the same elements while their content changes, so that selection,
-// focus and scrolling stay where they are.
+// Table: rows are reused while their content changes, so that selection, focus and scroll
+// position are kept.
 
 import { fill, h } from "../lib/dom.js";
 import { go } from "../lib/router.js";
 
 //: Make a table.
-//:   columns: [{key, label, render(row) → node or text, end?, class?, title?}]; *end* puts
-//:     numbers to the right
-//:   key(row) → what the row is known by
-//:   caption: what the table has, for those who cannot see it
+//:   columns: [{key, label, render(row) → node or text, end?, class?, title?}]; *end*
+//:     aligns right, for numbers
+//:   key(row) → the id of the row
+//:   caption: name of the table for screen readers
 //:   link(row) → the path that Enter and a click on the row open; or open(row)
-//:   selectable: rows can be chosen; onSelect(Set of keys) hears of it
+//:   selectable: rows can be selected; onSelect(Set of keys) is called on a change
 //:   rowClass(row) → a class
 //: Returns {node, update(rows), rows, selected, select(keys), clear(), show(columns),
-//: current(), keys}; the last is what ctx.keys takes.
+//: current(), keys}; the last are shortcuts for ctx.keys.
 export function table({
   columns,
   key,
@@ -27,8 +27,8 @@ export function table({
   let visible = columns;
   let rows = [];
   let anchor = null;
-  let at = null;
-  const made = new Map();
+  let focused = null;
+  const lines = new Map();
   const selected = new Set();
   const all = h("input", {
     type: "checkbox",
@@ -54,8 +54,8 @@ export function table({
   sizes.observe(inner);
   header();
 
-  //: A table that is too wide scrolls, also by keys; the head of any other one stays in
-  //: sight while the page scrolls.
+  //: A table that is too wide scrolls, also by keyboard; the header of any other one is
+  //: sticky.
   function fit() {
     const isWide = inner.offsetWidth > node.clientWidth;
     node.classList.toggle("fits", !isWide);
@@ -77,36 +77,36 @@ export function table({
     );
   }
 
-  //: Show *next*; what is the same stays the same element.
+  //: Show *next*; unchanged rows keep their elements.
   function update(next) {
     rows = next;
     const present = new Set(rows.map((row) => key(row)));
-    for (const [id, one] of made) {
+    for (const [id, one] of lines) {
       if (!present.has(id)) {
         one.node.remove();
-        made.delete(id);
+        lines.delete(id);
       }
     }
     const gone = [...selected].filter((id) => !present.has(id));
     for (const id of gone) selected.delete(id);
-    let place = body.firstElementChild;
+    let following = body.firstElementChild;
     for (const row of rows) {
       const line = lineOf(row);
-      if (line.node === place) place = place.nextElementSibling;
-      else body.insertBefore(line.node, place);
+      if (line.node === following) following = following.nextElementSibling;
+      else body.insertBefore(line.node, following);
     }
-    if (!present.has(at)) at = null;
+    if (!present.has(focused)) focused = null;
     mark();
     if (gone.length) onSelect(selected);
   }
 
   function lineOf(row) {
     const id = key(row);
-    let line = made.get(id);
+    let line = lines.get(id);
     if (!line) {
       line = { node: h("tr", { tabindex: -1 }), row: null, text: "" };
-      listen(line, id);
-      made.set(id, line);
+      addListeners(line, id);
+      lines.set(id, line);
     }
     const text = JSON.stringify(row);
     if (line.text !== text || line.visible !== visible) draw(line, row, id);
@@ -124,45 +124,45 @@ export function table({
       ),
     );
     if (line.visible !== visible) {
-      fill(line.node, selectable && picker(id), cells);
+      fill(line.node, selectable && checkbox(id), cells);
       return;
     }
-    // A cell that looks the same is left alone: something in it may have the focus.
+    // Unchanged cells are left alone: something in them may have the focus.
     const old = [...line.node.children].slice(selectable ? 1 : 0);
     cells.forEach((cell, index) => {
       if (!cell.isEqualNode(old[index])) old[index].replaceWith(cell);
     });
   }
 
-  function picker(id) {
+  function checkbox(id) {
     const box = h("input", {
       type: "checkbox",
       "aria-label": `Select ${id}`,
       checked: selected.has(id),
       onclick: (event) => {
         event.stopPropagation();
-        pick(id, box.checked, event.shiftKey);
+        toggle(id, box.checked, event.shiftKey);
       },
     });
     return h("td", { class: "cell-select" }, box);
   }
 
-  function listen(line, id) {
+  function addListeners(line, id) {
     line.node.addEventListener("click", (event) => {
       if (!open || event.target.closest("a, button, input, label, select, summary"))
         return;
       if (event.target.closest(".cell-select")) return;
-      // Whoever marks text does not want to leave.
+      // Selecting text does not open the row.
       if (String(window.getSelection())) return;
       open(line.row);
     });
     line.node.addEventListener("focusin", () => {
-      at = id;
+      focused = id;
       mark();
     });
   }
 
-  function pick(id, isOn, isRange) {
+  function toggle(id, isOn, isRange) {
     const ids = rows.map((row) => key(row));
     const from = isRange && anchor !== null ? ids.indexOf(anchor) : ids.indexOf(id);
     const to = ids.indexOf(id);
@@ -179,7 +179,7 @@ export function table({
     select(all.checked ? rows.map((row) => key(row)) : []);
   }
 
-  //: Choose exactly these.
+  //: Select exactly these.
   function select(ids) {
     selected.clear();
     for (const id of ids) selected.add(id);
@@ -188,11 +188,11 @@ export function table({
   }
 
   function mark() {
-    for (const [id, line] of made) {
+    for (const [id, line] of lines) {
       const isOn = selected.has(id);
       line.node.classList.toggle("selected", isOn);
-      line.node.classList.toggle("current", id === at);
-      line.node.tabIndex = id === at || (at === null && line.row === rows[0]) ? 0 : -1;
+      line.node.classList.toggle("current", id === focused);
+      line.node.tabIndex = id === focused || (focused === null && line.row === rows[0]) ? 0 : -1;
       if (selectable) line.node.firstElementChild.firstElementChild.checked = isOn;
     }
     all.checked = rows.length > 0 && selected.size === rows.length;
@@ -201,31 +201,31 @@ export function table({
 
   function step(by) {
     if (!rows.length) return;
-    const index = rows.findIndex((row) => key(row) === at);
+    const index = rows.findIndex((row) => key(row) === focused);
     const next = index < 0 ? (by > 0 ? 0 : rows.length - 1) : index + by;
     const row = rows[Math.max(0, Math.min(rows.length - 1, next))];
-    made.get(key(row)).node.focus();
+    lines.get(key(row)).node.focus();
   }
 
-  //: The row the keys are at, or undefined.
+  //: The row with the focus, or undefined.
   function current() {
-    return rows.find((row) => key(row) === at);
+    return rows.find((row) => key(row) === focused);
   }
 
   const keys = {
     j: { label: "Next row", run: () => step(1) },
-    k: { label: "Row before", run: () => step(-1) },
+    k: { label: "Previous row", run: () => step(-1) },
     ...(open && {
-      Enter: { label: "Open the row", run: () => current() && open(current()) },
+      Enter: { label: "Open row", run: () => current() && open(current()) },
     }),
     ...(selectable && {
       x: {
-        label: "Select the row",
-        run: (event) => at !== null && pick(at, !selected.has(at), event.shiftKey),
+        label: "Select row",
+        run: (event) => focused !== null && toggle(focused, !selected.has(focused), event.shiftKey),
       },
       X: {
-        label: "Select up to the row",
-        run: () => at !== null && pick(at, true, true),
+        label: "Select range up to row",
+        run: () => focused !== null && toggle(focused, true, true),
       },
     }),
   };
@@ -250,7 +250,7 @@ export function table({
   };
 }
 
-//: A column of buttons has a name for those alone who do not see what is in it.
+//: A column of buttons has a name for screen readers only.
 function nameOf({ label }) {
   return label || h("span", { class: "offscreen" }, "Actions");
 }

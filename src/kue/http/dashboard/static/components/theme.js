@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it.
+// Theme: light, dark or the system's.
 
 const NAMES = ["system", "light", "dark"];
 const KEY = "kue.theme";
@@ -14,7 +14,7 @@ export function setTheme(name) {
     if (name === "system") window.localStorage.removeItem(KEY);
     else window.localStorage.setItem(KEY, name);
   } catch {
-    // No storage here: it holds until the page is left.
+    // No storage: the theme is kept until the page is left.
   }
   window.dispatchEvent(new CustomEvent("kue:theme"));
 }

@@ -1,15 +1,15 @@
-// A number to be read from a distance, with its name and a note.
+// Tile: one large number with its name and a note.
 
-import { fill, h } from "../lib/dom.js";
+import { fill, h, setText } from "../lib/dom.js";
 import { href } from "../lib/router.js";
 
-//: Numbers of a text such as "3 min 20 s", "1.2M" or "<0.1/min".
+//: The numbers in a text such as "3 min 20 s", "1.2M" or "<0.1/min".
 const NUMBERS = /(<?[\d.,]+[KMBT]?|–)/;
 
 //: Return {node, update({value, note, tone})}.
 //:
-//: tone is "good", "warn", "bad" or nothing; a note says the same in words.  path makes
-//: the name a link; extra is shown below the number, as a spark.
+//: tone is "good", "warn", "bad" or empty; the note says the same in words.  path makes
+//: the name a link; extra is shown below the number, for example a sparkline.
 export function tile({ label, path = null, extra = null }) {
   const value = h("p", { class: "tile-value" });
   const note = h("p", { class: "tile-note" });
@@ -25,7 +25,7 @@ export function tile({ label, path = null, extra = null }) {
 
   function update({ value: text, note: word = "", tone = "" }) {
     if (value.textContent !== text) fill(value, pieces(text));
-    write(note, word);
+    setText(note, word);
     node.dataset.tone = tone;
   }
 
@@ -33,17 +33,10 @@ export function tile({ label, path = null, extra = null }) {
   return { node, update };
 }
 
-//: All numbers of a value are large, their units small.
+//: Numbers are large, units small.
 function pieces(text) {
   return text.split(NUMBERS).map((piece, index) => {
     const kind = index % 2 ? "tile-number" : "tile-unit";
     return piece && h("span", { class: kind }, piece);
   });
-}
-
-//: Set the text of a node, if it is another than before.
-export function write(node, text) {
-  if (node.textContent !== String(text)) {
-    node.textContent = text;
-  }
 }

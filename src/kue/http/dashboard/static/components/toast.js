@@ -1,34 +1,34 @@
-// Short messages in a corner: what was done, what went wrong, how far something is.
+// Toasts: short messages of results, errors and progress.
 
 import { fill, h } from "../lib/dom.js";
-import { bar } from "./bar.js";
 import { icon } from "./icon.js";
+import { progressBar } from "./progress-bar.js";
 
-//: Milliseconds that a message stays; errors stay until they are closed or pushed out.
-const STAY = { good: 4_000, info: 5_000, bad: 12_000 };
-//: Messages shown at once.
-const MOST = 4;
+//: Milliseconds that a toast stays.
+const DURATIONS = { good: 4_000, info: 5_000, bad: 12_000 };
+//: Toasts shown at once.
+const MAX_SHOWN = 4;
 const ICONS = { good: "check", info: "info", bad: "warning" };
 
 const shown = [];
-let corner = null;
+let toasts = null;
 
-//: toast("Retried", {tone, action: {label, run}, ms}) → {update, progress, close}.
+//: toast("Retried", {tone, action: {label, run}, ms}) → {update, progress, setAction, close}.
 //: *ms* 0 keeps it until it is closed.
-export function toast(text, { tone = "info", action = null, ms = STAY[tone] } = {}) {
-  const twin = shown.find((one) => one.text === text && !action);
-  if (twin) {
-    twin.stay();
-    return twin.handle;
+export function toast(text, { tone = "info", action = null, ms = DURATIONS[tone] } = {}) {
+  const same = shown.find((one) => one.text === text && !action);
+  if (same) {
+    same.startTimer();
+    return same.handle;
   }
-  const words = h("div", { class: "toast-text" }, text);
+  const message = h("div", { class: "toast-text" }, text);
   const below = h("div", { class: "toast-below" });
   const buttons = h("div", { class: "toast-actions" });
   const node = h(
     "div",
     { class: "toast", dataset: { tone }, role: tone === "bad" ? "alert" : "status" },
     icon(ICONS[tone] ?? "info"),
-    h("div", { class: "toast-body" }, words, below),
+    h("div", { class: "toast-body" }, message, below),
     buttons,
     h(
       "button",
@@ -37,9 +37,10 @@ export function toast(text, { tone = "info", action = null, ms = STAY[tone] } = 
     ),
   );
   let timer = 0;
-  const entry = { text, node, stay, handle: { update, progress, act, close, node } };
+  const handle = { update, progress, setAction, close, node };
+  const entry = { text, node, startTimer, handle };
 
-  function stay(length = ms) {
+  function startTimer(length = ms) {
     window.clearTimeout(timer);
     if (length) timer = window.setTimeout(close, length);
   }
@@ -49,48 +50,48 @@ export function toast(text, { tone = "info", action = null, ms = STAY[tone] } = 
     const index = shown.indexOf(entry);
     if (index >= 0) shown.splice(index, 1);
   }
-  //: Say something else; given *options*, also how, and for how long.
+  //: Change the text and, given *options*, tone and duration.
   function update(next, options = {}) {
     entry.text = next;
-    fill(words, next);
+    fill(message, next);
     if (options.tone) {
       node.dataset.tone = options.tone;
       node.firstChild.replaceWith(icon(ICONS[options.tone]));
     }
-    if (options.ms !== undefined) stay(options.ms);
+    if (options.ms !== undefined) startTimer(options.ms);
   }
-  //: Show how far it is; without a total, that it goes on.
+  //: Show the progress; without a total, a busy bar.
   function progress(done, total) {
-    fill(below, done === null ? null : bar(total ? (100 * done) / total : null));
+    fill(below, done === null ? null : progressBar(total ? (100 * done) / total : null));
   }
-  function act(next) {
+  function setAction(next) {
     fill(
       buttons,
       next && h("button", { class: "small", onclick: next.run }, next.label),
     );
   }
 
-  act(action);
-  place().append(node);
+  setAction(action);
+  container().append(node);
   shown.push(entry);
-  while (shown.length > MOST) shown[0].handle.close();
-  stay();
+  while (shown.length > MAX_SHOWN) shown[0].handle.close();
+  startTimer();
   return entry.handle;
 }
 
-//: Tell of an error: what the server said, or what broke.
+//: Show an error: the message of the server, or of the exception.
 export function toastProblem(error) {
   const text = error?.detail || error?.message || String(error);
   return toast(text.charAt(0).toUpperCase() + text.slice(1), { tone: "bad" });
 }
 
-function place() {
-  corner ??= h("div", { class: "toasts", popover: "manual" });
-  if (!corner.isConnected) document.body.append(corner);
-  // Above dialogs that are open: the last to enter the top layer is above.
-  if (corner.showPopover) {
-    if (corner.matches(":popover-open")) corner.hidePopover();
-    corner.showPopover();
+function container() {
+  toasts ??= h("div", { class: "toasts", popover: "manual" });
+  if (!toasts.isConnected) document.body.append(toasts);
+  // Above open dialogs: the last to enter the top layer is above.
+  if (toasts.showPopover) {
+    if (toasts.matches(":popover-open")) toasts.hidePopover();
+    toasts.showPopover();
   }
-  return corner;
+  return toasts;
 }

@@ -1,13 +1,13 @@
-// The REST API, relative to where the dashboard is mounted.
+// REST API client, relative to where the dashboard is mounted.
 
-import { prefix } from "./place.js";
+import { prefix } from "./config.js";
 
 const BASE = `${prefix}/api/v1`;
 
-//: Why a request was not answered as hoped; status 0 when there was no answer at all.
-export class Problem extends Error {
+//: Error of a request (problem details, RFC 9457); status 0 when there was no response.
+class Problem extends Error {
   constructor({ status = 0, title = "", detail = "", field = "", request_id = "" }) {
-    super(detail || title || "the server does not answer");
+    super(detail || title || "the server does not respond");
     this.name = "Problem";
     this.status = status;
     this.title = title;
@@ -16,38 +16,38 @@ export class Problem extends Error {
     this.requestId = request_id;
   }
 
-  //: Nothing is there, or nothing yet: routes and things of newer servers.
+  //: Not found, or a route that only newer servers have.
   get isMissing() {
     return this.status === 404 || this.status === 405;
   }
 }
 
-//: Requests on their way.
-const asked = new Set();
+//: Requests in flight.
+const pending = new Set();
 
 export const api = {
   url,
   get: (path, params, { signal } = {}) =>
-    ask("GET", url(path, params), undefined, signal),
-  post: (path, body, { signal } = {}) => ask("POST", url(path), body, signal),
-  put: (path, body) => ask("PUT", url(path), body),
-  patch: (path, body) => ask("PATCH", url(path), body),
-  delete: (path, body) => ask("DELETE", url(path), body),
+    request("GET", url(path, params), undefined, signal),
+  post: (path, body, { signal } = {}) => request("POST", url(path), body, signal),
+  put: (path, body) => request("PUT", url(path), body),
+  patch: (path, body) => request("PATCH", url(path), body),
+  delete: (path, body) => request("DELETE", url(path), body),
 };
 
-//: One part of a path: names may contain anything.  Browsers take "." and ".." for
-//: steps in the path, even encoded; encoded twice they name nothing that exists.
-export function part(name) {
+//: Encode a name as one segment of a path; names may contain any character.  Browsers
+//: resolve "." and "..", even encoded; encoded twice they match nothing that exists.
+export function pathSegment(name) {
   if (name === "." || name === "..") return "%252E".repeat(name.length);
   return encodeURIComponent(name);
 }
 
-//: Whether *error* only says that nobody waits for the answer any more.
+//: Whether *error* only means that the request was cancelled.
 export function isAbort(error) {
   return error?.name === "AbortError";
 }
 
-//: Arrays are repeated, what is empty is left out.
+//: Arrays become repeated parameters; empty values are left out.
 function url(path, params = {}) {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(params ?? {})) {
@@ -59,21 +59,21 @@ function url(path, params = {}) {
   return `${BASE}${path}${query ? `?${query}` : ""}`;
 }
 
-//: Wait until all that was asked is answered, and what the answers led to ask.
-export async function answered() {
-  while (asked.size) {
-    await Promise.allSettled(asked);
-    // Whoever waits for an answer has it by then.
+//: Wait for all requests, including those that the responses trigger.
+export async function requestsSettled() {
+  while (pending.size) {
+    await Promise.allSettled(pending);
+    // Let the callers handle their responses first.
     await new Promise((resolve) => window.setTimeout(resolve));
   }
 }
 
-function ask(...request) {
-  const answer = send(...request);
-  asked.add(answer);
-  const done = () => asked.delete(answer);
-  answer.then(done, done);
-  return answer;
+function request(...args) {
+  const response = send(...args);
+  pending.add(response);
+  const done = () => pending.delete(response);
+  response.then(done, done);
+  return response;
 }
 
 async function send(method, address, body, signal) {
@@ -87,7 +87,7 @@ async function send(method, address, body, signal) {
     response = await fetch(address, options);
   } catch (error) {
     if (isAbort(error)) throw error;
-    throw new Problem({ title: "No answer", detail: "the server does not answer" });
+    throw new Problem({ title: "No response", detail: "the server does not respond" });
   }
   if (!response.ok) throw await problem(response);
   if (response.status === 204) return null;
@@ -96,25 +96,25 @@ async function send(method, address, body, signal) {
 }
 
 async function problem(response) {
-  let told = {};
+  let details = {};
   try {
-    told = await response.json();
+    details = await response.json();
   } catch {
-    // Not from us: a proxy, perhaps.
+    // Not JSON: from a proxy, perhaps.
   }
-  const found = new Problem({
+  const error = new Problem({
     title: response.statusText,
-    ...told,
+    ...details,
     status: response.status,
   });
-  const isLogin = response.url.endsWith("/login") || response.url.endsWith("/me");
-  if (response.status === 401 && !isLogin) {
-    window.dispatchEvent(new CustomEvent("kue:stranger"));
+  const isLoginRequest = response.url.endsWith("/login") || response.url.endsWith("/me");
+  if (response.status === 401 && !isLoginRequest) {
+    window.dispatchEvent(new CustomEvent("kue:unauthorized"));
   }
-  return found;
+  return error;
 }
 
-//: Tell whoever looks at the page of an error that nothing else takes care of.
+//: Show the user an error that nothing else handles.
 export function report(error) {
   if (isAbort(error) || error?.status === 401) return;
   window.dispatchEvent(new CustomEvent("kue:problem", { detail: error }));

@@ -1,7 +1,7 @@
-// Elements, made of data.  Text becomes text nodes: nothing is ever parsed as HTML.
+// DOM elements from data.  Text becomes text nodes; nothing is ever parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
-//: Set as properties: the attribute says only how a control began.
+//: Set as properties: the attribute is only the initial value.
 const PROPERTIES = new Set(["value", "checked", "selected", "indeterminate", "open"]);
 
 //: h("a", {class: "button", href: "/jobs", onclick: f}, "Jobs", [more], null)
@@ -14,7 +14,7 @@ export function svg(tag, props, ...children) {
   return build(document.createElementNS(SVG, tag), props, children);
 }
 
-//: Put *children* in place of what *node* has.
+//: Replace the children of *node*.
 export function fill(node, ...children) {
   node.replaceChildren(...nodes(children));
   return node;
@@ -24,17 +24,16 @@ export function $(selector, root = document) {
   return root.querySelector(selector);
 }
 
-//: A link that comes from data: text unless it leads to a web page.
-export function outside(address, text = address) {
-  if (!/^https?:\/\//i.test(address)) return h("span", null, text);
-  return h("a", { href: address, rel: "noopener noreferrer", target: "_blank" }, text);
+//: Set the text of a node, if it differs.
+export function setText(node, text) {
+  if (node.textContent !== String(text)) node.textContent = text;
 }
 
-//: A number that no other element of the page has, for ids that labels refer to.
-let last = 0;
-export function uid(word = "id") {
-  last += 1;
-  return `${word}-${last}`;
+let lastId = 0;
+//: An id that no other element of the page has, for labels to refer to.
+export function uid(prefix = "id") {
+  lastId += 1;
+  return `${prefix}-${lastId}`;
 }
 
 function build(node, props, children) {

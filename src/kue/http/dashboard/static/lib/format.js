@@ -1,6 +1,6 @@
-// Numbers, lengths and moments as people read them.
+// Format numbers, durations and times.
 
-import { h } from "./dom.js";
+import { h, setText } from "./dom.js";
 
 const LOCALE = "en";
 const whole = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });
@@ -24,22 +24,22 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
-export const NOTHING = "–";
+export const NO_VALUE = "–";
 
 //: 1,234,567
 export function number(value) {
-  return isNumber(value) ? whole.format(value) : NOTHING;
+  return isNumber(value) ? whole.format(value) : NO_VALUE;
 }
 
 //: 1.2M
 export function short(value) {
-  if (!isNumber(value)) return NOTHING;
+  if (!isNumber(value)) return NO_VALUE;
   return Math.abs(value) < 10_000 ? whole.format(value) : compact.format(value);
 }
 
-//: Per minute, as charts have it, so that all rates can be compared: 12.3/min, 1.2M/min
+//: Per minute, as in charts, so that all rates can be compared: 12.3/min, 1.2M/min
 export function rate(perSecond) {
-  if (!isNumber(perSecond)) return NOTHING;
+  if (!isNumber(perSecond)) return NO_VALUE;
   const perMinute = perSecond * 60;
   if (perMinute > 0 && perMinute < 0.1) return "<0.1/min";
   return `${perMinute < 100 ? digits(perMinute) : short(Math.round(perMinute))}/min`;
@@ -47,35 +47,35 @@ export function rate(perSecond) {
 
 //: 240 ms, 1.2 s, 3 min 20 s, 2 h 5 min, 3 d 4 h
 export function duration(ms) {
-  if (!isNumber(ms)) return NOTHING;
+  if (!isNumber(ms)) return NO_VALUE;
   const length = Math.abs(ms);
   if (length < 10) return `${digits(ms)} ms`;
   if (length < SECOND) return `${Math.round(ms)} ms`;
   if (length < 10 * SECOND) return `${digits(ms / SECOND)} s`;
   if (length < MINUTE) return `${Math.floor(ms / SECOND)} s`;
-  if (length < HOUR) return two(ms, MINUTE, "min", SECOND, "s");
-  if (length < DAY) return two(ms, HOUR, "h", MINUTE, "min");
-  return two(ms, DAY, "d", HOUR, "h");
+  if (length < HOUR) return twoUnits(ms, MINUTE, "min", SECOND, "s");
+  if (length < DAY) return twoUnits(ms, HOUR, "h", MINUTE, "min");
+  return twoUnits(ms, DAY, "d", HOUR, "h");
 }
 
-//: A percentile: ≤ 564 ms.  Lengths are counted in buckets, and this is the upper bound of
-//: one; it may be greater than any length there was.
+//: A percentile: ≤ 564 ms.  Durations are counted in buckets, and this is the upper bound
+//: of one; it may be greater than any measured duration.
 export function atMost(ms) {
-  return isNumber(ms) ? `≤ ${duration(ms)}` : NOTHING;
+  return isNumber(ms) ? `≤ ${duration(ms)}` : NO_VALUE;
 }
 
-//: How long ago a moment was, or how far ahead it is: 3 min ago, in 20 s.
+//: Relative time: 3 min ago, in 20 s.
 export function ago(at, now = Date.now()) {
-  if (!isNumber(at)) return NOTHING;
+  if (!isNumber(at)) return NO_VALUE;
   const passed = now - at;
   if (Math.abs(passed) < 2 * SECOND) return "now";
-  const length = coarse(Math.abs(passed));
+  const length = oneUnit(Math.abs(passed));
   return passed > 0 ? `${length} ago` : `in ${length}`;
 }
 
-//: The time of day; with the date unless it is today's.
+//: The time of day, with the date unless it is today.
 export function time(at) {
-  if (!isNumber(at)) return NOTHING;
+  if (!isNumber(at)) return NO_VALUE;
   const moment = new Date(at);
   const isToday = moment.toDateString() === new Date().toDateString();
   const day = isToday ? "" : `${calendar.format(moment)} `;
@@ -84,7 +84,7 @@ export function time(at) {
 
 //: 3.2 MB
 export function bytes(value) {
-  if (!isNumber(value)) return NOTHING;
+  if (!isNumber(value)) return NO_VALUE;
   const units = ["B", "kB", "MB", "GB", "TB"];
   let size = value;
   let unit = 0;
@@ -95,9 +95,9 @@ export function bytes(value) {
   return `${unit === 0 ? whole.format(size) : digits(size)} ${units[unit]}`;
 }
 
-//: Of 1: 0.123 is 12.3%.
+//: 0.123 is 12.3%
 export function percent(share) {
-  return isNumber(share) ? `${digits(share * 100)}%` : NOTHING;
+  return isNumber(share) ? `${digits(share * 100)}%` : NO_VALUE;
 }
 
 //: plural(3, "job") is 3 jobs; plural(2, "queue is", "queues are")
@@ -105,9 +105,9 @@ export function plural(count, one, many = `${one}s`) {
   return `${number(count)} ${count === 1 ? one : many}`;
 }
 
-//: An element that says how long ago *at* was, and keeps saying so.
+//: An element with the relative time of *at*, kept up to date.
 export function timeAgo(at) {
-  if (!isNumber(at)) return h("span", { class: "faint" }, NOTHING);
+  if (!isNumber(at)) return h("span", { class: "faint" }, NO_VALUE);
   return h(
     "time",
     { dataset: { ago: at }, datetime: iso(at), title: exact(at) },
@@ -115,34 +115,30 @@ export function timeAgo(at) {
   );
 }
 
-//: An element that says how long it is since *at*, and goes on.
-export function ticking(at) {
-  if (!isNumber(at)) return h("span", { class: "faint" }, NOTHING);
+//: An element with the time since *at*, kept up to date.
+export function timeSince(at) {
+  if (!isNumber(at)) return h("span", { class: "faint" }, NO_VALUE);
   const text = duration(Math.max(0, Date.now() - at));
   return h("time", { dataset: { since: at }, title: `since ${exact(at)}` }, text);
 }
 
-//: A moment to the millisecond, for tooltips.
+//: A time to the millisecond, for tooltips.
 export function exact(at) {
   const ms = String(new Date(at).getMilliseconds()).padStart(3, "0");
   return `${calendar.format(new Date(at))} ${clock.format(new Date(at))}.${ms}`;
 }
 
-// One timer for all of them; those that have left the page are not found any more.
+// One timer for all of them; elements that were removed are not found any more.
 window.setInterval(() => {
   if (document.hidden) return;
   const now = Date.now();
   for (const node of document.querySelectorAll("time[data-ago]")) {
-    say(node, ago(Number(node.dataset.ago), now));
+    setText(node, ago(Number(node.dataset.ago), now));
   }
   for (const node of document.querySelectorAll("time[data-since]")) {
-    say(node, duration(Math.max(0, now - Number(node.dataset.since))));
+    setText(node, duration(Math.max(0, now - Number(node.dataset.since))));
   }
 }, SECOND);
-
-function say(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}
 
 function iso(at) {
   const moment = new Date(at);
@@ -153,19 +149,19 @@ function isNumber(value) {
   return typeof value === "number" && Number.isFinite(value);
 }
 
-//: Three digits that mean something, and no zeros after the point.
+//: Three significant digits, without trailing zeros.
 function digits(value) {
   const places = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
   return String(Number(value.toFixed(places)));
 }
 
-function two(ms, large, largeName, small, smallName) {
+function twoUnits(ms, large, largeName, small, smallName) {
   const count = Math.floor(ms / large);
   const rest = Math.floor((ms - count * large) / small);
   return rest ? `${count} ${largeName} ${rest} ${smallName}` : `${count} ${largeName}`;
 }
 
-function coarse(ms) {
+function oneUnit(ms) {
   if (ms < MINUTE) return `${Math.floor(ms / SECOND)} s`;
   if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min`;
   if (ms < DAY) return `${Math.floor(ms / HOUR)} h`;

@@ -1,26 +1,26 @@
-// What happens, as it happens: one stream for the tab, however many parts listen.
+// Live updates: one event stream per tab, shared by all listeners.
 //
-// Events are handed out once a frame, in arrays.  While the tab is hidden the stream is
-// closed; when it is back, and whenever something was missed, every listener gets
+// Events are delivered once per frame, in arrays.  While the tab is hidden the stream is
+// closed; when it is shown again, and whenever events were missed, every listener gets
 // {kind: "lagged"} and reads again.  Where streams are blocked, that happens regularly.
 //
-// A server that went quiet is probed, so that a lost connection shows within seconds.
+// A silent server is probed, so that a lost connection shows within seconds.
 
 import { api, isAbort, report } from "./api.js";
-import { prefix } from "./place.js";
+import { prefix } from "./config.js";
 
-//: Milliseconds in which a stream must have said something.
-const PATIENCE = 6_000;
-//: Milliseconds between ticks without a stream.
-const TICK = 5_000;
-//: Milliseconds after which a stream that was refused is tried again.
-const AGAIN = 15_000;
-//: Milliseconds without an answer after which the server is probed, and how long it may
-//: take to answer then; a request that failed is followed by a probe at once.
-const QUIET = 6_000;
-const PROBE = 4_000;
-const LOOK = 2_000;
-//: Milliseconds without a connection that need no notice: a server restarts, say.
+//: Milliseconds within which a stream must send its first event.
+const STREAM_TIMEOUT = 6_000;
+//: Milliseconds between polls without a stream.
+const POLL = 5_000;
+//: Milliseconds after which a rejected stream is tried again.
+const RETRY = 15_000;
+//: Milliseconds without a response after which the server is probed, the timeout of a
+//: probe, and how often this is checked; a failed request is followed by a probe at once.
+const SILENCE = 6_000;
+const PROBE_TIMEOUT = 4_000;
+const CHECK = 2_000;
+//: Milliseconds without a connection before it counts as lost: the server may restart.
 const GRACE = 2_000;
 const LAGGED = { id: "", kind: "lagged", job_id: 0, type: "", at: 0, detail: {} };
 
@@ -31,25 +31,25 @@ class Live {
     this._state = "away";
     this._isStreaming = false;
     this._isStoreUp = true;
-    this._heardAt = Date.now();
+    this._respondedAt = Date.now();
     this._lostAt = null;
     this._probe = null;
-    this._waiting = [];
+    this._queued = [];
     this._frame = 0;
     this._source = null;
     this._timers = {};
-    this._isHeld = false;
-    document.addEventListener("visibilitychange", () => this._turn());
-    window.setInterval(() => this._look(), LOOK);
+    this._isPaused = false;
+    document.addEventListener("visibilitychange", () => this._update());
+    window.setInterval(() => this._checkSilence(), CHECK);
   }
 
-  //: "live", "paused" (hidden, or held), "polling", "away" (connecting), or "lost": there
-  //: has been no connection to the server, or from it to its store, for some seconds.
+  //: "live", "paused" (by the user, or hidden), "polling", "away" (connecting), or "lost":
+  //: no connection to the server, or from it to its store, for some seconds.
   get state() {
     return this._state;
   }
 
-  //: When what is shown was last known to be true, Unix ms; null unless "lost".
+  //: When the data shown was last known to be current, Unix ms; null unless "lost".
   get lostAt() {
     return this._state === "lost" ? this._lostAt : null;
   }
@@ -58,96 +58,98 @@ class Live {
     return this._isStoreUp;
   }
 
-  //: Call fn(events) for what is wanted; returns a function that ends it.
+  //: Call fn(events) for matching events; returns a function that unsubscribes.
   on(fn, { types, kinds, jobIds } = {}) {
-    const listener = { fn, types: wish(types), kinds: wish(kinds), jobs: wish(jobIds) };
+    const listener = { fn, types: asSet(types), kinds: asSet(kinds), jobs: asSet(jobIds) };
     this._listeners.add(listener);
-    this._turn();
+    this._update();
     return () => this._listeners.delete(listener);
   }
 
-  //: Call fn(state) now and when it changes; returns a function that ends it.
+  //: Call fn(state) now and when it changes; returns a function that unsubscribes.
   onState(fn) {
     this._watchers.add(fn);
     fn(this._state);
     return () => this._watchers.delete(fn);
   }
 
-  //: Stop the stream by hand, so that what is shown stands still; or go on.
-  hold(isHeld) {
-    this._isHeld = isHeld;
-    this._turn();
+  //: Pause or resume all updates, on the user's request.
+  togglePause() {
+    this._isPaused = !this._isPaused;
+    this._update();
   }
 
-  get isHeld() {
-    return this._isHeld;
+  //: Whether the user paused updates.
+  get isPaused() {
+    return this._isPaused;
   }
 
-  //: End the stream, for when nobody is logged in any more.
+  //: End the stream, after a logout.
   stop() {
     this._listeners.clear();
     this._watchers.clear();
     this._close();
   }
 
-  // -- whether the server answers ------------------------------------------------
+  // -- whether the server responds -----------------------------------------------
 
-  //: Note that the server answered.
-  heard() {
-    this._heardAt = Date.now();
-    if (this._isResting || !this._isStoreUp) return;
-    if (this._isStreaming) this._say("live");
-    else if (this._timers.tick) this._say("polling");
+  //: Note that the server responded.
+  noteResponse() {
+    this._respondedAt = Date.now();
+    if (this._isSuspended || !this._isStoreUp) return;
+    if (this._isStreaming) this._setState("live");
+    else if (this._timers.poll) this._setState("polling");
   }
 
-  //: Ask the server for a sign of life; false, and "away", when there is none.
+  //: Probe the server; false, and state "away", when it does not respond.
   isReachable() {
-    this._probe ??= this._ask().finally(() => (this._probe = null));
+    this._probe ??= this._probeServer().finally(() => (this._probe = null));
     return this._probe;
   }
 
-  async _ask() {
-    const options = { method: "HEAD", cache: "no-store", signal: AbortSignal.timeout(PROBE) };
+  async _probeServer() {
+    const signal = AbortSignal.timeout(PROBE_TIMEOUT);
+    const options = { method: "HEAD", cache: "no-store", signal };
     try {
       const { status } = await fetch(`${prefix}/assets/favicon.svg`, options);
-      // A proxy answers for a server that is gone.
+      // From a proxy, when the server behind it is down.
       if (status !== 502 && status !== 504) {
-        this.heard();
+        this.noteResponse();
         return true;
       }
     } catch {
-      // No answer, or none in time.
+      // No response, or none in time.
     }
-    this._lose();
+    this._onLost();
     return false;
   }
 
-  _look() {
-    const isWatched = this._listeners.size && !this._isResting;
-    if (isWatched && Date.now() - this._heardAt > QUIET) this.isReachable();
+  _checkSilence() {
+    const isWatched = this._listeners.size && !this._isSuspended;
+    if (isWatched && Date.now() - this._respondedAt > SILENCE) this.isReachable();
   }
 
-  _lose() {
-    if (this._isResting) return;
-    // A stream over a dead connection would stay open for hours: begin another.
+  _onLost() {
+    if (this._isSuspended) return;
+    // A stream over a dead connection would stay open for hours: open another.
     if (this._isStreaming) {
       this._close();
-      this._turn();
+      this._update();
     }
     this._isStoreUp = true;
-    this._away();
+    this._setAway();
   }
 
-  get _isResting() {
-    return document.hidden || this._isHeld;
+  get _isSuspended() {
+    return document.hidden || this._isPaused;
   }
 
   // -- the stream ----------------------------------------------------------------
 
-  _turn() {
-    if (this._isResting) {
+  _update() {
+    if (this._isSuspended) {
       this._close();
-      this._say("paused");
+      this._setState("paused");
     } else if (!this._source && this._listeners.size) {
       this._open();
     }
@@ -156,52 +158,52 @@ class Live {
   _open() {
     const source = new EventSource(api.url("/events"));
     this._source = source;
-    this._timers.patience = window.setTimeout(() => this._poll(), PATIENCE);
+    this._timers.start = window.setTimeout(() => this._poll(), STREAM_TIMEOUT);
     source.onmessage = (message) => {
-      this._heardAt = Date.now();
-      this._take(JSON.parse(message.data));
+      this._respondedAt = Date.now();
+      this._receive(JSON.parse(message.data));
     };
-    source.addEventListener("lagged", () => this._take(LAGGED));
+    source.addEventListener("lagged", () => this._receive(LAGGED));
     source.addEventListener("store", (message) => {
-      this._began(JSON.parse(message.data).detail.state === "up");
+      this._streamStarted(JSON.parse(message.data).detail.state === "up");
     });
-    source.onerror = () => this._failed(source);
+    source.onerror = () => this._streamFailed(source);
   }
 
-  _began(isStoreUp) {
-    window.clearTimeout(this._timers.patience);
-    window.clearInterval(this._timers.tick);
-    this._timers.tick = undefined;
+  _streamStarted(isStoreUp) {
+    window.clearTimeout(this._timers.start);
+    window.clearInterval(this._timers.poll);
+    this._timers.poll = undefined;
     this._isStreaming = true;
     this._isStoreUp = isStoreUp;
     if (!isStoreUp) {
-      this._away();
+      this._setAway();
       return;
     }
-    this.heard();
-    // What happened before the stream began was not received.
-    this._take(LAGGED);
+    this.noteResponse();
+    // Events before the start of the stream were missed.
+    this._receive(LAGGED);
   }
 
-  _failed(source) {
+  _streamFailed(source) {
     if (this._source !== source) return;
     this._isStreaming = false;
     this._isStoreUp = true;
-    if (this._state !== "polling") this._away();
-    // Refused: the browser does not try again, so we do, and poll in the meantime.
+    if (this._state !== "polling") this._setAway();
+    // Rejected: the browser does not try again, so we do, and poll in the meantime.
     if (source.readyState === EventSource.CLOSED) {
       this._source = null;
-      window.clearTimeout(this._timers.patience);
+      window.clearTimeout(this._timers.start);
       this._poll();
-      this._timers.again = window.setTimeout(() => this._turn(), AGAIN);
+      this._timers.retry = window.setTimeout(() => this._update(), RETRY);
     }
   }
 
   _poll() {
-    if (this._timers.tick) return;
-    this._timers.tick = window.setInterval(() => this._take(LAGGED), TICK);
-    this._take(LAGGED);
-    // The answer makes it "polling".
+    if (this._timers.poll) return;
+    this._timers.poll = window.setInterval(() => this._receive(LAGGED), POLL);
+    this._receive(LAGGED);
+    // Its response sets the state to "polling".
     this.isReachable();
   }
 
@@ -211,21 +213,21 @@ class Live {
     this._source?.close();
     this._source = null;
     this._isStreaming = false;
-    // Whatever comes next begins with a reading of everything.
-    this._waiting = [];
+    // The next stream starts with a full read.
+    this._queued = [];
   }
 
-  _away() {
+  _setAway() {
     if (this._state === "lost") {
       this._notify();
       return;
     }
-    if (this._state !== "away" || this._lostAt === null) this._lostAt = this._heardAt;
-    this._timers.lost ??= window.setTimeout(() => this._say("lost"), GRACE);
-    this._say("away");
+    if (this._state !== "away" || this._lostAt === null) this._lostAt = this._respondedAt;
+    this._timers.lost ??= window.setTimeout(() => this._setState("lost"), GRACE);
+    this._setState("away");
   }
 
-  _say(state) {
+  _setState(state) {
     if (state !== "away") {
       window.clearTimeout(this._timers.lost);
       this._timers.lost = undefined;
@@ -239,17 +241,17 @@ class Live {
     for (const watcher of this._watchers) watcher(this._state);
   }
 
-  _take(event) {
-    this._waiting.push(event);
-    if (!this._frame) this._frame = window.requestAnimationFrame(() => this._hand());
+  _receive(event) {
+    this._queued.push(event);
+    if (!this._frame) this._frame = window.requestAnimationFrame(() => this._deliver());
   }
 
-  _hand() {
-    const events = this._waiting;
-    this._waiting = [];
+  _deliver() {
+    const events = this._queued;
+    this._queued = [];
     this._frame = 0;
     for (const listener of [...this._listeners]) {
-      const wanted = events.filter((event) => wants(listener, event));
+      const wanted = events.filter((event) => matches(listener, event));
       if (wanted.length) listener.fn(wanted);
     }
   }
@@ -257,14 +259,14 @@ class Live {
 
 export const live = new Live();
 
-//: Call fn(signal) now, when something wanted happens, and every *everyMs* if given; at
-//: most every *minMs* (or what it returns), and never twice at once.  Returns a function
-//: that ends it.
+//: Call fn(signal) now, on every matching event, and every *everyMs* if given; at most
+//: every *minMs* (or what it returns), and never concurrently.  Returns a function that
+//: stops it.
 //:
-//: While updates are paused only the first call is made; an answer to a later one that is
-//: on its way by then is not shown.
+//: While updates are paused only the first call is made; a later one that is in flight by
+//: then is aborted.
 export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobIds } = {}) {
-  let question = null;
+  let request = null;
   let isEnded = false;
   let isFirst = true;
   let isStale = false;
@@ -273,72 +275,72 @@ export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobIds } =
 
   async function run() {
     if (isEnded) return;
-    question = new AbortController();
+    request = new AbortController();
     isStale = false;
     last = Date.now();
     try {
-      await fn(question.signal);
-      live.heard();
+      await fn(request.signal);
+      live.noteResponse();
     } catch (error) {
-      if (!isAbort(error)) blame(error);
+      if (!isAbort(error)) reportUnlessLost(error);
     }
-    question = null;
+    request = null;
     isFirst = false;
-    if (isStale) soon();
+    if (isStale) schedule();
   }
 
-  function soon() {
+  function schedule() {
     isStale = true;
-    if (question || timer || isEnded) return;
+    if (request || timer || isEnded) return;
     const pause = typeof minMs === "function" ? minMs() : minMs;
-    timer = window.setTimeout(again, Math.max(0, last + pause - Date.now()));
+    timer = window.setTimeout(runScheduled, Math.max(0, last + pause - Date.now()));
   }
 
-  function again() {
+  function runScheduled() {
     timer = 0;
-    // When the tab is shown again, or resumed, every page reads again.
-    if (!isResting()) run();
+    // When the tab is shown or updates are resumed, every page reads again.
+    if (!isSuspended()) run();
   }
 
   function tick() {
-    if (!isResting()) soon();
+    if (!isSuspended()) schedule();
   }
 
-  function isResting() {
-    return document.hidden || live.isHeld;
+  function isSuspended() {
+    return document.hidden || live.isPaused;
   }
 
-  function stand() {
-    if (live.isHeld && !isFirst) question?.abort();
+  function onState() {
+    if (live.isPaused && !isFirst) request?.abort();
   }
 
-  const off = live.on(soon, { types, kinds, jobIds });
-  const offState = live.onState(stand);
-  const beat = everyMs ? window.setInterval(tick, everyMs) : 0;
+  const off = live.on(schedule, { types, kinds, jobIds });
+  const offState = live.onState(onState);
+  const interval = everyMs ? window.setInterval(tick, everyMs) : 0;
   run();
   return () => {
     isEnded = true;
-    question?.abort();
+    request?.abort();
     off();
     offState();
     window.clearTimeout(timer);
-    window.clearInterval(beat);
+    window.clearInterval(interval);
   };
 }
 
-//: Report an error, unless it is one of many signs that the connection is lost.
-async function blame(error) {
+//: Report an error, unless the page already shows that the connection is lost.
+async function reportUnlessLost(error) {
   const isOutage = error.status === 0 || error.status >= 502;
   if (error.status === 0) await live.isReachable();
   const isKnown = isOutage && (live.state === "away" || live.state === "lost");
   if (!isKnown) report(error);
 }
 
-function wish(wanted) {
+function asSet(wanted) {
   return wanted?.length ? new Set(wanted) : null;
 }
 
-function wants({ types, kinds, jobs }, event) {
+function matches({ types, kinds, jobs }, event) {
   if (event.kind === "lagged") return true;
   return (
     (!types || types.has(event.type)) &&

@@ -1,22 +1,22 @@
-// Who looks at the dashboard, and what they may do.
+// The current user and their permissions.
 
 import { api } from "./api.js";
 
-//: The scope that each thing takes.
-const NEEDED = {
-  look: "read",
+//: The scope that each permission requires.
+const REQUIRED = {
+  read: "read",
   add: "enqueue",
   manage: "manage",
   remove: "admin",
   admin: "admin",
 };
-//: What each role may, for servers that tell the role alone.
+//: The scopes of each role, for servers that return only the role.
 const SCOPES = {
   viewer: ["read"],
   operator: ["read", "enqueue", "manage"],
   admin: ["read", "enqueue", "manage", "admin"],
 };
-//: On a server that asks nobody who they are.
+//: The user on a server without login.
 const ANYONE = {
   name: "local",
   role: "admin",
@@ -29,26 +29,26 @@ const ANYONE = {
 
 export const me = { ...ANYONE, isKnown: false };
 
-//: Ask the server; raises a Problem with status 401 when nobody is logged in.
-export async function whoAmI() {
-  let told = ANYONE;
+//: Read the user from the server; throws a Problem with status 401 unless logged in.
+export async function readMe() {
+  let user = ANYONE;
   try {
-    told = await api.get("/me");
+    user = await api.get("/me");
   } catch (error) {
     if (!error.isMissing) throw error;
   }
-  return become(told);
+  return setMe(user);
 }
 
-export function become(told) {
-  return Object.assign(me, ANYONE, told, { isKnown: true });
+export function setMe(user) {
+  return Object.assign(me, ANYONE, user, { isKnown: true });
 }
 
-//: Whether whoever looks may "look", "add" jobs, "manage" (retry, cancel, pause),
-//: "remove" (for good) or "admin" (say who may do what).
-export function can(what) {
-  const needed = NEEDED[what] ?? "admin";
-  if (needed !== "read" && me.read_only) return false;
+//: Whether the user may "read", "add" jobs, "manage" (retry, cancel, pause), "remove"
+//: (permanently) or "admin" (manage users and tokens).
+export function can(permission) {
+  const scope = REQUIRED[permission] ?? "admin";
+  if (scope !== "read" && me.read_only) return false;
   const scopes = me.scopes?.length ? me.scopes : (SCOPES[me.role] ?? []);
-  return scopes.includes(needed);
+  return scopes.includes(scope);
 }

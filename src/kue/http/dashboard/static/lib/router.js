@@ -1,24 +1,24 @@
-// The address is the state: which page, and what it shows.
+// Router: the address holds which page is shown, with its filters and options.
 
-import { prefix } from "./place.js";
+import { prefix } from "./config.js";
 
 let listener = () => {};
-//: The address that is shown, without the place on the page.
+//: The current address, without its fragment.
 let shown = "";
 
-//: The address of a page below the mount.
+//: The address of a page, with the prefix of the mount.
 export function href(path) {
   return `${prefix}${path}`;
 }
 
-//: The path of the page that is shown, without the mount; still encoded.
+//: The path of the current page, without the prefix; still encoded.
 export function path() {
   const whole = window.location.pathname;
   const rest = whole.startsWith(prefix) ? whole.slice(prefix.length) : whole;
   return rest || "/";
 }
 
-//: What stands after the question mark, by name; repeated names become arrays.
+//: The query parameters, by name; repeated names become arrays.
 export function query() {
   const found = {};
   for (const [name, value] of new URLSearchParams(window.location.search)) {
@@ -27,7 +27,7 @@ export function query() {
   return found;
 }
 
-//: Write *changes* into the address; null or "" removes.  The page is not mounted anew.
+//: Write *changes* into the query; null or "" removes.  The page is not mounted again.
 export function setQuery(changes, { replace = true } = {}) {
   const search = new URLSearchParams(window.location.search);
   for (const [name, value] of Object.entries(changes)) {
@@ -38,24 +38,24 @@ export function setQuery(changes, { replace = true } = {}) {
   }
   const text = search.toString();
   const address = `${window.location.pathname}${text ? `?${text}` : ""}`;
-  const act = replace ? "replaceState" : "pushState";
-  window.history[act](null, "", address);
+  const method = replace ? "replaceState" : "pushState";
+  window.history[method](null, "", address);
   shown = here();
 }
 
-//: Show another page: a path below the mount, with or without a query.
+//: Go to another page: a path below the mount, with or without a query.
 export function go(target, { replace = false } = {}) {
-  const act = replace ? "replaceState" : "pushState";
-  window.history[act](null, "", href(target));
+  const method = replace ? "replaceState" : "pushState";
+  window.history[method](null, "", href(target));
   show();
 }
 
-//: Call *fn* now and whenever another page is to be shown.
+//: Call *fn* now and whenever the page changes.
 export function start(fn) {
   listener = fn;
-  // Told of another place on the same page, too.
+  // Also fired for another fragment of the same page.
   window.addEventListener("popstate", () => here() !== shown && show());
-  document.addEventListener("click", follow);
+  document.addEventListener("click", openLink);
   show();
 }
 
@@ -68,8 +68,8 @@ function here() {
   return `${window.location.pathname}${window.location.search}`;
 }
 
-//: Links inside the mount do not load the page anew.
-function follow(event) {
+//: Open links inside the mount without reloading the page.
+function openLink(event) {
   const link = event.target.closest?.("a[href]");
   const isPlain = !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
   if (!link || event.defaultPrevented || event.button !== 0 || !isPlain) return;
@@ -80,13 +80,13 @@ function follow(event) {
     pathname.slice(prefix.length),
   );
   if (origin !== window.location.origin || !isOurs || isData) return;
-  // A place on this very page is the browser's business.
+  // The browser handles fragments of the same page.
   if (hash && pathname === window.location.pathname) return;
   event.preventDefault();
   go(`${pathname.slice(prefix.length) || "/"}${search}`);
 }
 
-//: Make a function that gives the parameters in a path such as /jobs/:id, or null.
+//: Return a function that returns the parameters of a path such as /jobs/:id, or null.
 export function matcher(pattern) {
   const names = [];
   const source = pattern
@@ -94,7 +94,7 @@ export function matcher(pattern) {
     .map((piece, index, pieces) => {
       if (!piece.startsWith(":")) return piece;
       names.push(piece.slice(1));
-      // A proxy may have decoded a slash in a name: the last takes the rest.
+      // A proxy may have decoded a slash in a name: the last one takes the rest.
       return index === pieces.length - 1 ? "(.+)" : "([^/]+)";
     })
     .join("/");

@@ -1,4 +1,4 @@
-// The REST API, read: made of the OpenAPI document that the server makes of its code.
+// API page: reference of the REST API, from the server's OpenAPI document.
 
 import { report } from "../lib/api.js";
 import { $, fill, h } from "../lib/dom.js";
@@ -13,13 +13,13 @@ export const page = {
   nav: { label: "API", icon: "api", order: 100, key: "i" },
 
   mount(root, { api }) {
-    const place = h("div", { class: "reading" });
+    const container = h("div", { class: "reading" });
     const search = h("input", {
       type: "search",
       placeholder: "Find an operation",
       "aria-label": "Find an operation",
       dataset: { search: "" },
-      oninput: () => filter(place, search.value),
+      oninput: () => filter(container, search.value),
     });
     const address = api.url("/openapi.json");
     root.append(
@@ -38,13 +38,13 @@ export const page = {
           ),
         ),
       ),
-      place,
+      container,
     );
     api
       .get("/openapi.json")
       .then((document) => {
-        draw(place, document);
-        // Only now there is a place to go to.
+        draw(container, document);
+        // The target of the fragment exists only now.
         const target = window.location.hash.slice(1);
         if (target) window.document.getElementById(target)?.scrollIntoView();
       })
@@ -52,14 +52,14 @@ export const page = {
   },
 };
 
-function draw(place, document) {
+function draw(container, document) {
   const groups = document.tags.map((tag) => ({
     tag,
     operations: operationsOf(document, tag.name),
   }));
   const shown = groups.filter(({ operations }) => operations.length);
   fill(
-    place,
+    container,
     h("p", { class: "lead" }, document.info.description),
     h(
       "nav",
@@ -95,9 +95,9 @@ function operationsOf(document, tag) {
   return found;
 }
 
-function filter(place, text) {
+function filter(container, text) {
   const words = text.toLowerCase().split(/\s+/);
-  for (const section of place.querySelectorAll("section")) {
+  for (const section of container.querySelectorAll("section")) {
     let count = 0;
     for (const one of section.querySelectorAll("[data-words]")) {
       one.hidden = !words.every((word) => one.dataset.words.includes(word));
@@ -105,6 +105,6 @@ function filter(place, text) {
     }
     section.hidden = count === 0;
   }
-  const nav = $(".reading-nav", place);
+  const nav = $(".reading-nav", container);
   if (nav) nav.hidden = Boolean(text);
 }

@@ -1,10 +1,10 @@
-// Who changed what, and when.
+// Audit page: who changed what, and when.
 
-import { empty } from "../components/empty.js";
+import { emptyState } from "../components/empty-state.js";
 import { table } from "../components/table.js";
 import { isAbort, report } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { NOTHING, timeAgo } from "../lib/format.js";
+import { NO_VALUE, timeAgo } from "../lib/format.js";
 
 const PAGE = 100;
 
@@ -12,30 +12,30 @@ const COLUMNS = [
   { key: "at", label: "When", class: "nowrap", render: (act) => timeAgo(act.at) },
   {
     key: "who",
-    label: "Who",
-    render: (act) => act.who || h("span", { class: "faint" }, "nobody"),
+    label: "User",
+    render: (act) => act.who || h("span", { class: "faint" }, "none"),
   },
   {
     key: "what",
-    label: "What",
+    label: "Action",
     render: (act) => h("span", { class: "mono" }, act.what),
   },
   {
     key: "target",
-    label: "On",
-    render: (act) => h("span", { class: "wrap" }, act.target || NOTHING),
+    label: "Target",
+    render: (act) => h("span", { class: "wrap" }, act.target || NO_VALUE),
   },
-  { key: "status", label: "Answer", render: answer },
+  { key: "status", label: "Result", render: result },
   {
     key: "address",
     label: "From",
     class: "nowrap",
-    render: (act) => act.address || NOTHING,
+    render: (act) => act.address || NO_VALUE,
   },
   {
     key: "detail",
     label: "Detail",
-    render: (act) => h("span", { class: "wrap soft" }, told(act.detail)),
+    render: (act) => h("span", { class: "wrap soft" }, detailText(act.detail)),
   },
 ];
 
@@ -48,11 +48,11 @@ export const page = {
     const list = table({
       columns: COLUMNS,
       key: (act) => act.id,
-      caption: "What was changed",
+      caption: "Audit log",
     });
     list.node.classList.add("carded");
-    const more = h("button", { onclick: older, hidden: true }, "Older");
-    const place = h("div", { class: "as-cards" });
+    const more = h("button", { onclick: loadOlder, hidden: true }, "Older");
+    const container = h("div", { class: "as-cards" });
     let rest = [];
     let cursor = null;
     root.append(
@@ -60,9 +60,9 @@ export const page = {
       h(
         "p",
         { class: "lead" },
-        "Every change made over HTTP, done or refused: who, what, when, from where.",
+        "Every change over HTTP, done or rejected: who, what, when, from where.",
       ),
-      place,
+      container,
       h("div", { class: "actions" }, more),
     );
     keys(list.keys);
@@ -73,15 +73,15 @@ export const page = {
         found = await api.get("/audit", { limit: PAGE }, { signal });
       } catch (error) {
         if (!error.isMissing && error.status !== 403) throw error;
-        fill(place, unavailable(error));
+        fill(container, unavailable(error));
         return;
       }
-      // What was paged to stays below what is new.
+      // Older pages that were loaded stay below the new entries.
       if (!rest.length) cursor = found.cursor;
       show(found.acts);
     }
 
-    async function older() {
+    async function loadOlder() {
       more.disabled = true;
       try {
         const found = await api.get("/audit", { limit: PAGE, cursor });
@@ -98,7 +98,7 @@ export const page = {
     function show(newest) {
       const byId = new Map([...newest, ...rest].map((act) => [act.id, act]));
       list.update([...byId.values()]);
-      fill(place, byId.size ? list.node : NONE());
+      fill(container, byId.size ? list.node : noEntries());
       more.hidden = !cursor;
     }
 
@@ -106,11 +106,11 @@ export const page = {
   },
 };
 
-function answer({ status }) {
+function result({ status }) {
   const isDone = status < 400;
   const words = {
-    401: "refused",
-    403: "refused",
+    401: "rejected",
+    403: "rejected",
     404: "not found",
     409: "conflict",
     429: "rate limited",
@@ -123,19 +123,19 @@ function answer({ status }) {
   );
 }
 
-function told(detail) {
+function detailText(detail) {
   if (detail === null || detail === undefined || detail === "") return "";
   return typeof detail === "string" ? detail : JSON.stringify(detail);
 }
 
-function NONE() {
-  return empty({
+function noEntries() {
+  return emptyState({
     title: "No changes yet",
     text: "Retries, pauses, logins and other changes are recorded here.",
   });
 }
 
 function unavailable(error) {
-  const text = error.isMissing ? "This server keeps no audit log." : error.message;
-  return empty({ title: "No audit log", text });
+  const text = error.isMissing ? "This server has no audit log." : error.message;
+  return emptyState({ title: "No audit log", text });
 }

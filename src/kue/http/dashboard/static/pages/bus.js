@@ -1,17 +1,17 @@
-// The event bus: who has joined it, what passes, and a message of one's own.
+// Bus page: nodes, addresses and messages of the event bus, and a form to send one.
 
-import { empty } from "../components/empty.js";
+import { emptyState } from "../components/empty-state.js";
 import { panel } from "../components/panel.js";
+import { table } from "../components/table.js";
 import { tile } from "../components/tile.js";
 import { api } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { atMost, number, plural, rate } from "../lib/format.js";
+import { NO_VALUE, atMost, bytes, number, plural, rate, timeAgo } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
-import { addresses } from "./bus/addresses.js";
-import { messageForm } from "./bus/message.js";
-import { nodesTable } from "./bus/nodes.js";
-import { samples } from "./bus/samples.js";
+import { addressesTable } from "./bus/addresses.js";
+import { messageSamples } from "./bus/message-samples.js";
+import { messageForm } from "./bus/send-form.js";
 
 export const page = {
   path: "/bus",
@@ -22,8 +22,8 @@ export const page = {
     const sums = makeSums();
     const nodes = nodesTable();
     const form = can("admin") ? messageForm() : null;
-    const list = addresses({ onSend: form && form.choose });
-    const shown = samples();
+    const list = addressesTable({ onSend: form && form.choose });
+    const shown = messageSamples();
     const none = h("div", { hidden: true });
     const found = h(
       "div",
@@ -45,7 +45,7 @@ export const page = {
       const bus = await api.get("/bus", null, { signal });
       found.hidden = !bus.available;
       none.hidden = bus.available && bus.nodes.length > 0;
-      if (!none.hidden && !none.hasChildNodes()) none.append(nothing(bus));
+      if (!none.hidden && !none.hasChildNodes()) none.append(noBus(bus));
       if (!bus.available) return;
       sums.update(bus);
       nodes.update(bus.nodes);
@@ -82,7 +82,7 @@ function makeSums() {
     });
     replies.update(
       total.latency === null
-        ? { value: "–", note: "no requests lately" }
+        ? { value: "–", note: "no recent requests" }
         : {
             value: atMost(total.latency.p95),
             note: `p50 ${atMost(total.latency.p50)}`,
@@ -103,15 +103,15 @@ function makeSums() {
   return { nodes: tiles.map(({ node }) => node), update };
 }
 
-function nothing({ available, reason }) {
+function noBus({ available, reason }) {
   if (!available) {
-    return empty({
+    return emptyState({
       title: "No event bus",
       text: `${reason[0].toUpperCase()}${reason.slice(1)}.`,
       code: "KUE_URL=redis://localhost:6379/0",
     });
   }
-  return empty({
+  return emptyState({
     title: "No process has joined the bus",
     text: "A process joins it like this:",
     code: [
@@ -119,4 +119,68 @@ function nothing({ available, reason }) {
       '    bus.consumer("greeter", greet)',
     ].join("\n"),
   });
+}
+
+// -- nodes ------------------------------------------------------------------------
+
+//: Milliseconds without a heartbeat after which a node may be dead.
+const SILENT = 2_500;
+
+const COLUMNS = [
+  { key: "name", label: "Node", render: ({ name }) => h("span", { class: "mono wrap" }, name) },
+  { key: "process", label: "Process", render: process },
+  { key: "since", label: "Joined", class: "nowrap", render: ({ since }) => timeAgo(since) },
+  { key: "consumers", label: "Consumers", end: true, render: ({ flow }) => number(flow?.consumers) },
+  { key: "out", label: "Sent", end: true, render: ({ flow }) => rate(flow?.send_rate) },
+  { key: "in", label: "Received", end: true, render: ({ flow }) => rate(flow?.receive_rate) },
+  {
+    key: "waiting",
+    label: "Waiting",
+    end: true,
+    title: "Requests waiting for a reply",
+    render: ({ waiting }) => number(waiting),
+  },
+  {
+    key: "traffic",
+    label: "Bytes out / in",
+    end: true,
+    class: "nowrap",
+    render: (one) => `${bytes(one.bytes_out)} / ${bytes(one.bytes_in)}`,
+  },
+  {
+    key: "lost",
+    label: "Lost",
+    end: true,
+    title: "Messages lost on the way to it, and messages dropped because an outbox was full",
+    render: lost,
+  },
+];
+
+//: Return {node, update(nodes)}.
+function nodesTable() {
+  const list = table({
+    columns: COLUMNS,
+    key: ({ name }) => name,
+    caption: "Nodes of the bus",
+  });
+  list.node.classList.add("carded");
+  return { node: list.node, update: list.update };
+}
+
+function process({ host, pid, version, silent_ms: silent }) {
+  if (host === null) return h("span", { class: "faint" }, "no report yet");
+  const words = [host, `pid ${pid}`].filter(Boolean).join(", ");
+  const isQuiet = silent > SILENT;
+  return h(
+    "span",
+    { class: "wrap", title: version ? `Kue ${version}` : null },
+    words,
+    isQuiet && h("span", { class: "bad" }, " not responding"),
+  );
+}
+
+function lost({ lost: batches, given_up: messages }) {
+  if (batches === null) return NO_VALUE;
+  const count = batches + messages;
+  return h("span", { class: count > 0 && "bad" }, number(count));
 }

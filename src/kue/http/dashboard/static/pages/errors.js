@@ -1,22 +1,23 @@
-// Why jobs failed: groups of the same error, and what to do to all jobs of one.
+// Errors page: failed jobs grouped by error, with bulk actions on each group.
 
-import { empty } from "../components/empty.js";
-import { keyed } from "../components/keyed.js";
+import { emptyState } from "../components/empty-state.js";
+import { keyedList } from "../components/keyed-list.js";
 import { menu, menuItem } from "../components/menu.js";
-import { bulk, can } from "../lib/actions.js";
-import { api, part } from "../lib/api.js";
+import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { number, plural, short, timeAgo } from "../lib/format.js";
-import { column } from "../lib/history.js";
+import { valuesOf } from "../lib/stats-history.js";
+import { bulk } from "../lib/job-actions.js";
 import { refresher } from "../lib/live.js";
+import { can } from "../lib/me.js";
 import { go, href, query, setQuery } from "../lib/router.js";
-import { stackView } from "./job/stack.js";
-import { sparks } from "./queues/sparks.js";
+import { stackView } from "./job/stack-trace.js";
+import { hourSparklines } from "./queues/sparklines.js";
 
 const LIMIT = 100;
-//: An error is new for so long.
+//: Milliseconds for which an error counts as new.
 const NEW_MS = 3_600_000;
-//: What changes which jobs have failed.
+//: Kinds of events that change which jobs have failed.
 const KINDS = ["failed", "enqueue", "remove"];
 
 export const page = {
@@ -25,16 +26,16 @@ export const page = {
   nav: { label: "Errors", icon: "errors", order: 40, key: "e" },
 
   mount(root, ctx) {
-    const told = h("p", { class: "faint", role: "status" });
+    const summary = h("p", { class: "faint", role: "status" });
     const type = h("select", { "aria-label": "Queue", onchange: choose });
     const list = h("ol", { class: "error-groups" });
     const none = h("div", { hidden: true });
-    const trends = sparks({ label: trendLabel, series: failures, format: short });
-    const show = keyed(list, keyOf, (group) => groupView(group, trends));
+    const trends = hourSparklines({ label: trendLabel, series: failures, format: short });
+    const show = keyedList(list, keyOf, (group) => groupView(group, trends));
     let groups = [];
     root.append(
       h("header", { class: "page-head" }, h("h1", null, "Errors"), type),
-      told,
+      summary,
       none,
       list,
     );
@@ -44,11 +45,11 @@ export const page = {
       const found = await api.get("/errors", { type: wanted, limit: LIMIT }, { signal });
       groups = found.groups;
       show(groups);
-      say(found);
-      nothing(wanted);
+      showSummary(found);
+      showEmpty(wanted);
     }
 
-    function say(found) {
+    function showSummary(found) {
       const jobs = groups.reduce((sum, group) => sum + group.count, 0);
       const rest = found.total - groups.length;
       const parts = [
@@ -56,16 +57,16 @@ export const page = {
         rest > 0 && `the ${number(groups.length)} most frequent are shown`,
         found.is_all === false && `counted among the newest ${number(found.looked_at)}`,
       ];
-      told.textContent = groups.length ? parts.filter(Boolean).join("; ") : "";
+      summary.textContent = groups.length ? parts.filter(Boolean).join("; ") : "";
     }
 
-    function nothing(wanted) {
+    function showEmpty(wanted) {
       none.hidden = groups.length > 0;
       if (none.hidden) return;
-      const words = wanted
+      const text = wanted
         ? `No job of type ${wanted} has failed.`
-        : "No job has failed. Those that do are grouped here by what went wrong.";
-      fill(none, empty({ title: "No errors", text: words }));
+        : "No job has failed. Failed jobs are grouped here by their error.";
+      fill(none, emptyState({ title: "No errors", text }));
     }
 
     async function offerTypes() {
@@ -106,14 +107,14 @@ function trendLabel(type) {
 }
 
 function failures(past) {
-  return [{ tone: "failed", values: column(past, "failed") }];
+  return [{ tone: "failed", values: valuesOf(past, "failed") }];
 }
 
 function keyOf({ fingerprint, type, kind, message }) {
   return fingerprint ? `${type} ${fingerprint}` : JSON.stringify([type, kind, message]);
 }
 
-//: The jobs of a group, on their own page.
+//: The path of the list of a group's jobs.
 function jobsPath({ type, fingerprint, kind }) {
   const search = new URLSearchParams({ state: "failed", type });
   if (fingerprint) search.set("fingerprint", fingerprint);
@@ -127,10 +128,10 @@ function groupView(first, trends) {
   const message = h("span");
   const times = h("p", { class: "error-times" });
   const fresh = h("span", { class: "tag", hidden: true }, "new this hour");
-  const sample = h("details", { class: "error-sample", ontoggle: () => look() });
+  const sample = h("details", { class: "error-sample", ontoggle: () => loadSample() });
   const body = h("div", { class: "error-stack" });
   const actions = h("div", { class: "actions" });
-  sample.append(h("summary", null, "Sample stack"), body);
+  sample.append(h("summary", null, "Stack trace"), body);
   const node = h(
     "li",
     { class: "card error-group" },
@@ -154,14 +155,14 @@ function groupView(first, trends) {
   );
   let shownJob = null;
 
-  async function look() {
+  async function loadSample() {
     if (!sample.open || shownJob === group.job_id) return;
     shownJob = group.job_id;
-    fill(body, h("p", { class: "faint" }, "Reading…"));
+    fill(body, h("p", { class: "faint" }, "Loading…"));
     try {
       fill(body, sampleView(await api.get(`/jobs/${shownJob}`)));
     } catch (problem) {
-      fill(body, h("p", { class: "faint" }, `Cannot be shown: ${problem.message}`));
+      fill(body, h("p", { class: "faint" }, `Cannot load the job: ${problem.message}`));
     }
   }
 
@@ -173,7 +174,7 @@ function groupView(first, trends) {
     fill(times, "last ", timeAgo(group.last_at), ", first ", timeAgo(group.first_at));
     fresh.hidden = Date.now() - group.first_at > NEW_MS;
     if (actions.childElementCount === 0) fill(actions, buttons(() => group));
-    look();
+    loadSample();
   }
 
   return { node, update };
@@ -182,11 +183,11 @@ function groupView(first, trends) {
 function buttons(current) {
   const show = h("a", { class: "button", href: href(jobsPath(current())) }, "Show jobs");
   if (!current().fingerprint || !can("manage")) return [show];
-  const more = menu("More", () => acts(current()), { name: "More actions", end: true });
+  const more = menu("More", () => groupActions(current()), { name: "More actions", end: true });
   return [show, more.node];
 }
 
-function acts({ type, fingerprint, count }) {
+function groupActions({ type, fingerprint, count }) {
   const target = { filter: { state: "failed", type, fingerprint } };
   const act = (name) => () => bulk(name, target, { count });
   const jobs = plural(count, "job");
@@ -204,11 +205,11 @@ function sampleView(job) {
     h("a", { href: href(`/jobs/${job.id}`) }, String(job.id)),
     job.worker && ` on ${job.worker}`,
   );
-  if (!job.error) return [head, h("p", { class: "faint" }, "It is no longer failed.")];
+  if (!job.error) return [head, h("p", { class: "faint" }, "It is no longer in the failed state.")];
   const { stack, message } = job.error;
   return [head, stack ? stackView(stack) : h("pre", { class: "message" }, message)];
 }
 
 function queuePath(type) {
-  return `/queues/${part(type)}`;
+  return `/queues/${pathSegment(type)}`;
 }

@@ -1,4 +1,4 @@
-// All pages.  A new one is a module beside this, and a line here.
+// All pages.  To add one, write a module in this folder and list it here.
 
 import { page as api } from "./api.js";
 import { page as audit } from "./audit.js";

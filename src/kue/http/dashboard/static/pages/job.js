@@ -1,29 +1,28 @@
-// One job: how it stands, what it did when, what went wrong, and what to do about it.
+// Job page: state, timeline, data, result, attempts, log and actions of one job.
 
-import { bar } from "../components/bar.js";
-import { copyButton } from "../components/copy.js";
-import { empty } from "../components/empty.js";
+import { copyButton } from "../components/clipboard.js";
+import { emptyState } from "../components/empty-state.js";
+import { stateBadge } from "../components/job-state.js";
+import { jsonTree } from "../components/json-tree.js";
 import { menu, menuItem } from "../components/menu.js";
 import { panel } from "../components/panel.js";
-import { stateBadge } from "../components/state.js";
-import { tree } from "../components/tree.js";
+import { progressBar } from "../components/progress-bar.js";
 import { api } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { timeAgo } from "../lib/format.js";
 import { live, refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
-import { attemptsView, factList, keyOf } from "./job/attempts.js";
-import { codeView } from "./job/code.js";
-import { doable } from "./job/doing.js";
-import { factsOf } from "./job/facts.js";
+import { jobActions } from "./job/actions.js";
+import { attemptsView, keyOf } from "./job/attempts.js";
+import { dependencies, hasDependencies } from "./job/dependencies.js";
+import { detailsOf, factList } from "./job/details.js";
 import { logPanel } from "./job/log.js";
-import { hasNeeds, needs } from "./job/needs.js";
-import { asBody } from "./job/snippets.js";
+import { asBody, codeView } from "./job/snippets.js";
 import { timeline } from "./job/timeline.js";
 
-//: Buttons of their own; everything else is in the menu.
+//: Actions with a button; all others are in the menu.
 const FIRST = ["retry", "promote", "cancel"];
-//: Characters of what a run says with its progress that fit on a line.
+//: Characters of progress data that fit on a line.
 const SHORT = 120;
 const KEYS = [
   ["r", "retry", "Retry"],
@@ -47,11 +46,11 @@ export const page = {
     const view = new JobView(jobId, ctx);
     root.append(view.node);
     let stop = () => {};
-    // Heard first, so that a job that is gone is not asked for again.
+    // Subscribed first, so that a removed job is not requested again.
     const off = live.on((events) => {
       if (!events.some(({ kind }) => kind === "remove")) return;
       stop();
-      view.leave();
+      view.showRemoved();
     }, { kinds: ["remove"], jobIds: [jobId] });
     stop = refresher((signal) => view.read(signal), { minMs: 300, jobIds: [jobId] });
     return () => {
@@ -69,10 +68,10 @@ class JobView {
     this._job = null;
     this._log = logPanel(api, id);
     this._timeline = timeline(() => Date.now());
-    this._needs = needs();
+    this._dependencies = dependencies();
     this._code = codeView();
     this.node = h("div", { class: "job-page" });
-    this._parts = null;
+    this._sections = null;
   }
 
   async read(signal) {
@@ -80,62 +79,62 @@ class JobView {
       this._show(await api.get(`/jobs/${this._id}`, null, { signal }));
     } catch (problem) {
       if (problem.status !== 404) throw problem;
-      this.leave();
+      this.showRemoved();
     }
   }
 
   stop() {
     this._log.stop();
     this._timeline.stop();
-    this._needs.stop();
+    this._dependencies.stop();
   }
 
   _show(job) {
     this._job = job;
-    if (!this._parts) this._build();
-    for (const part of this._parts) part(job);
+    if (!this._sections) this._build();
+    for (const show of this._sections) show(job);
     this._timeline.show(job);
     this._log.follow(job.state);
     this._ctx.setTitle(`Job ${job.id}, ${job.state}`);
-    this._ctx.actions(doable(job).map(({ label, run }) => ({ label, run })));
+    this._ctx.actions(jobActions(job).map(({ label, run }) => ({ label, run })));
   }
 
-  //: There is no such job, or no more; what was known of it stays.
-  leave() {
+  //: The job does not exist, or not any more; its last known data stays on the page.
+  showRemoved() {
     this.stop();
     this._ctx.actions([]);
     if (!this._job) {
-      if (!this._parts) fill(this.node, noJob(this._id));
+      if (!this._sections) fill(this.node, noJob(this._id));
       return;
     }
     this._job = null;
     this.node.classList.add("is-gone");
-    const told = h("span", { class: "note", role: "status" }, "This job was removed.");
-    fill(this._heads.actions, told);
+    const note = h("span", { class: "note", role: "status" }, "This job was removed.");
+    fill(this._slots.actions, note);
   }
 
   _build() {
-    const heads = {
+    const slots = {
       title: h("div", { class: "job-title" }),
       actions: h("div", { class: "actions" }),
       notes: h("div", { class: "job-notes" }),
       progress: h("div", { class: "job-progress" }),
       attempts: h("div", { class: "endings" }),
-      facts: h("div"),
+      details: h("div"),
       data: h("div"),
       result: h("div"),
     };
-    const result = panel("Result", {}, heads.result);
-    const links = panel("Dependencies", {}, this._needs.node);
+    const result = panel("Result", {}, slots.result);
+    const links = panel("Dependencies", {}, this._dependencies.node);
     const text = () => JSON.stringify(this._job?.data ?? null, null, 2);
     const copyData = copyButton(text, "Copy the data");
-    this._heads = heads;
+    this._slots = slots;
     fill(
       this.node,
-      h("header", { class: "page-head" }, heads.title, heads.actions),
-      heads.notes,
-      this._needs.notice,
-      heads.progress,
+      h("header", { class: "page-head" }, slots.title, slots.actions),
+      slots.notes,
+      this._dependencies.notice,
+      slots.progress,
       panel("Timeline", {}, this._timeline.node),
       h(
         "div",
@@ -143,37 +142,37 @@ class JobView {
         h(
           "div",
           { class: "job-main" },
-          panel("Data", { aside: copyData }, heads.data),
+          panel("Data", { aside: copyData }, slots.data),
           result,
-          panel("Attempts", {}, heads.attempts),
+          panel("Attempts", {}, slots.attempts),
           panel("Log", {}, this._log.node),
         ),
         h(
           "div",
           { class: "job-side" },
-          panel("Details", {}, heads.facts),
+          panel("Details", {}, slots.details),
           links,
           panel("Run a similar job", {}, this._code.node),
         ),
       ),
     );
-    this._parts = [
-      part(heads.title, titleOf, (job) => titleView(job)),
-      part(heads.actions, buttonsOf, () => this._buttons()),
-      part(heads.notes, notesOf, notesView),
-      part(heads.progress, progressOf, progressView),
-      part(heads.facts, ({ data, result: _, history, error, ...rest }) => rest, (job) =>
-        factList(factsOf(job)),
+    this._sections = [
+      section(slots.title, titleOf, (job) => titleView(job)),
+      section(slots.actions, buttonsOf, () => this._buttons()),
+      section(slots.notes, notesOf, notesView),
+      section(slots.progress, progressOf, progressView),
+      section(slots.details, ({ data, result: _, history, error, ...rest }) => rest, (job) =>
+        factList(detailsOf(job)),
       ),
-      part(heads.data, (job) => job.data, (job) => tree(job.data)),
-      part(heads.result, (job) => job.result, (job) => tree(job.result)),
-      part(heads.attempts, (job) => job.history, (job) => this._attempts(job)),
-      once((job) => [job.after, job.parent, job.state], (job) => {
-        links.hidden = !hasNeeds(job);
-        if (hasNeeds(job)) this._needs.show(job);
+      section(slots.data, (job) => job.data, (job) => jsonTree(job.data)),
+      section(slots.result, (job) => job.result, (job) => jsonTree(job.result)),
+      section(slots.attempts, (job) => job.history, (job) => this._attempts(job)),
+      onChange((job) => [job.after, job.parent, job.state], (job) => {
+        links.hidden = !hasDependencies(job);
+        if (hasDependencies(job)) this._dependencies.show(job);
       }),
-      once(asBody, (job) => this._code.show(job)),
-      once((job) => job.state, (job) => {
+      onChange(asBody, (job) => this._code.show(job)),
+      onChange((job) => job.state, (job) => {
         result.hidden = job.state !== "complete" || job.result === null;
         this._log.refresh();
       }),
@@ -182,9 +181,9 @@ class JobView {
   }
 
   _buttons() {
-    const all = doable(this._job);
+    const all = jobActions(this._job);
     const run = (name) => this._run(name);
-    // A blocked job waits for a reason: to run it all the same is not the first choice.
+    // A blocked job waits for a reason: running it now is not the first choice.
     const isBlocked = this._job.state === "blocked";
     const isFirst = ({ name }) => FIRST.includes(name) && !(isBlocked && name === "promote");
     const first = all.filter(isFirst);
@@ -198,10 +197,10 @@ class JobView {
     return [first.map(button), rest.length > 0 && more.node];
   }
 
-  //: Do it to the job as it is by now.
+  //: Act on the job in its current state.
   _run(name) {
     if (!this._job) return;
-    doable(this._job).find((one) => one.name === name)?.run();
+    jobActions(this._job).find((one) => one.name === name)?.run();
   }
 
   _keys() {
@@ -213,34 +212,34 @@ class JobView {
 
   _attempts(job) {
     if (!job.history.length) return h("p", { class: "faint" }, "No run has finished yet.");
-    const known = new Map(
-      [...this._heads.attempts.querySelectorAll("details[data-key]")].map((node) => [
+    const openByKey = new Map(
+      [...this._slots.attempts.querySelectorAll("details[data-key]")].map((node) => [
         node.dataset.key,
         node.open,
       ]),
     );
     return attemptsView(job, (entry, isLast) => {
-      return known.get(keyOf(entry)) ?? (isLast && entry.error !== null);
+      return openByKey.get(keyOf(entry)) ?? (isLast && entry.error !== null);
     });
   }
 }
 
-//: Return show(job), which draws *node* anew when what it is about is another than before.
-function part(node, about, draw) {
-  return once(about, (job) => {
+//: Return show(job), which redraws *node* when the fields that *select* returns change.
+function section(node, select, draw) {
+  return onChange(select, (job) => {
     const focused = document.activeElement;
     const hadFocus = node.contains(focused);
     fill(node, draw(job));
     if (!hadFocus) return;
-    const again = [...node.querySelectorAll("a, button, summary")];
-    again.find((one) => one.textContent === focused.textContent)?.focus();
+    const candidates = [...node.querySelectorAll("a, button, summary")];
+    candidates.find((one) => one.textContent === focused.textContent)?.focus();
   });
 }
 
-function once(about, act) {
+function onChange(select, act) {
   let last;
   return (job) => {
-    const text = JSON.stringify(about(job) ?? null);
+    const text = JSON.stringify(select(job) ?? null);
     if (text === last) return;
     last = text;
     act(job);
@@ -248,7 +247,7 @@ function once(about, act) {
 }
 
 function buttonsOf(job) {
-  return [job.state, doable(job).map(({ name }) => name)];
+  return [job.state, jobActions(job).map(({ name }) => name)];
 }
 
 function titleOf({ type, state, cancelling }) {
@@ -274,7 +273,7 @@ function notesView(job) {
   const like = job.fingerprint ? { fingerprint: job.fingerprint } : { error: job.error?.kind };
   const similar = new URLSearchParams({ state: "failed", type: job.type, ...like });
   return [
-    job.held && h("p", { class: "job-note" }, `Held back: ${job.held}`),
+    job.held && h("p", { class: "job-note" }, `Held: ${job.held}`),
     due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
     job.error &&
       h(
@@ -294,21 +293,21 @@ function progressOf({ state, progress, progress_data: data }) {
 function progressView({ state, progress, progress_data: data }) {
   if (state !== "active" && !(progress > 0 && progress < 100)) return null;
   return [
-    bar(state === "active" && progress === 0 ? null : progress, { text: true }),
+    progressBar(state === "active" && progress === 0 ? null : progress, { text: true }),
     data !== null && progressData(data),
   ];
 }
 
 function progressData(data) {
   const text = JSON.stringify(data);
-  return text.length <= SHORT ? h("code", { class: "soft" }, text) : tree(data);
+  return text.length <= SHORT ? h("code", { class: "soft" }, text) : jsonTree(data);
 }
 
 function noJob(id) {
-  const text = "It was never added, or it has been removed: finished jobs are kept for a while.";
+  const text = "It was never added, or it was removed. Finished jobs are kept only for a while.";
   const action = h("a", { class: "button", href: href("/jobs") }, "All jobs");
   return [
     h("header", { class: "page-head" }, h("h1", null, `Job ${id}`)),
-    empty({ title: "No such job", text, action }),
+    emptyState({ title: "Job not found", text, action }),
   ];
 }

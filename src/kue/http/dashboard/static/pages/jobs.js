@@ -1,28 +1,32 @@
-// Jobs: find them by what they are, look at them, act on many at once.
+// Jobs page: search and filter jobs, act on one or many.
 
-import { bar } from "../components/bar.js";
-import { empty } from "../components/empty.js";
+import { emptyState } from "../components/empty-state.js";
+import { progressBar } from "../components/progress-bar.js";
 import { table } from "../components/table.js";
-import { can, cancel, canDo, retry } from "../lib/actions.js";
 import { fill, h } from "../lib/dom.js";
 import { number, plural } from "../lib/format.js";
+import { canDo, cancel, retry } from "../lib/job-actions.js";
 import { refresher } from "../lib/live.js";
+import { can } from "../lib/me.js";
 import { go, href, query, setQuery } from "../lib/router.js";
 import { addJob } from "./jobs/add.js";
-import { bulkBar } from "./jobs/bulkbar.js";
-import { COLUMNS, chosen } from "./jobs/columns.js";
-import { saveCsv, saveJson } from "./jobs/files.js";
-import { asBody, asParams, filtersOf } from "./jobs/filter.js";
-import { filterBar } from "./jobs/filterbar.js";
-import { columnsMenu, exportMenu, saveThisView, viewsMenu } from "./jobs/menus.js";
-import { orderPicker, usualOrder } from "./jobs/order.js";
-import { readCounts, readPage } from "./jobs/reading.js";
-import { suggest } from "./jobs/suggest.js";
-import { stateTabs } from "./jobs/tabs.js";
-import { searchOf } from "./jobs/views.js";
+import { COLUMNS, chosenColumns } from "./jobs/columns.js";
+import { readCounts, readPage } from "./jobs/fetch.js";
+import { filterBar, knownValues } from "./jobs/filter-bar.js";
+import { asBody, asParams, filtersOf } from "./jobs/filters.js";
+import {
+  columnsMenu,
+  exportMenu,
+  saveCsv,
+  saveJson,
+  saveThisView,
+  viewQuery,
+  viewsMenu,
+} from "./jobs/view-menus.js";
+import { bulkBar, defaultOrder, orderPicker, stateTabs } from "./jobs/toolbar.js";
 
-//: A list that took long to find is read again after so many times as long.
-const REST = 10;
+//: A slow search is repeated after this many times its duration.
+const SLOWDOWN = 10;
 
 const FIRST_JOB = `from kue import Kue
 
@@ -52,25 +56,25 @@ class JobsView {
     this._ctx = ctx;
     this._counts = null;
     this._cursor = null;
-    this._isPart = false;
-    //: Whether the search goes on, and whether it was stopped by hand.
+    this._isPartial = false;
+    //: Whether a search is running, and whether the user stopped it.
     this._isSearching = false;
     this._isStopped = false;
     this._tookMs = 0;
     this._columns = "";
-    //: The query of the list that is shown whole.
+    //: The query whose complete list is shown.
     this._shown = null;
-    //: Cursors of the pages before this one, the first of which has none.
-    this._trail = [];
+    //: Cursors of the previous pages; the first page has none.
+    this._previousCursors = [];
     this._isStale = false;
-    this._isLeft = false;
+    this._hasLeft = false;
     this._stops = [];
     this._tabs = stateTabs(
       (state) => href(`/jobs?${this._search({ state, order: null })}`),
       (state) => this._change({ state, order: null }),
     );
     this._bar = filterBar({
-      suggest: (name) => suggest(name, this._table.rows),
+      suggest: (name) => knownValues(name, this._table.rows),
       onChange: (changes) => this._change(changes),
     });
     this._table = table({
@@ -89,16 +93,16 @@ class JobsView {
     this._order = orderPicker((order) => this._change({ order }));
     this._fault = h("p", { class: "fault", role: "alert" });
     this._hint = h("p", { class: "list-hint", role: "status", hidden: true });
-    this._none = h("div", { hidden: true });
-    this._searched = h("span", { role: "status" });
+    this._emptyState = h("div", { hidden: true });
+    this._searchStatus = h("span", { role: "status" });
     this._progress = h(
       "div",
       { class: "searching", hidden: true },
-      this._searched,
-      bar(null, { label: "Searching" }),
-      h("button", { class: "small", onclick: () => this._halt() }, "Stop"),
+      this._searchStatus,
+      progressBar(null, { label: "Searching" }),
+      h("button", { class: "small", onclick: () => this._stopSearch() }, "Stop"),
     );
-    this._foot = h("nav", { class: "pager", "aria-label": "Pages" });
+    this._pager = h("nav", { class: "pager", "aria-label": "Pages" });
     this.node = h(
       "div",
       { class: "jobs-page" },
@@ -109,9 +113,9 @@ class JobsView {
       this._bulk.node,
       this._hint,
       this._table.node,
-      this._none,
+      this._emptyState,
       this._progress,
-      this._foot,
+      this._pager,
     );
   }
 
@@ -125,38 +129,38 @@ class JobsView {
     for (const stop of this._stops.splice(0)) stop();
   }
 
-  //: Read nothing more, also when an act on many jobs ends later.
+  //: Stop reading, even when a bulk action ends later.
   leave() {
-    this._isLeft = true;
+    this._hasLeft = true;
     this.stop();
   }
 
-  // -- what is wanted ----------------------------------------------------------
+  // -- filters -----------------------------------------------------------------
 
   get _filters() {
     return filtersOf(query());
   }
 
-  get _orderNow() {
-    return query().order ?? usualOrder(this._state);
+  get _orderOrDefault() {
+    return query().order ?? defaultOrder(this._state);
   }
 
   get _state() {
     return query().state ?? "";
   }
 
-  //: All that match, for an act on many: the server wants one state.
+  //: All matching jobs, for a bulk action: the server requires one state.
   _matching() {
     if (!this._state) return null;
     try {
-      return { filter: asBody(this._filters, this._state), count: this._known() };
+      return { filter: asBody(this._filters, this._state), count: this._knownCount() };
     } catch {
       return null;
     }
   }
 
-  //: How many match, where that is known: what is counted is types and states.
-  _known() {
+  //: How many match, if known: only types and states are counted.
+  _knownCount() {
     if (!this._isCounted || !this._counts) return undefined;
     if (this._state) return this._counts[this._state] ?? 0;
     return Object.values(this._counts).reduce((sum, one) => sum + one, 0);
@@ -167,7 +171,7 @@ class JobsView {
   }
 
   _search(changes) {
-    const search = new URLSearchParams(searchOf(query()));
+    const search = new URLSearchParams(viewQuery(query()));
     for (const [name, value] of Object.entries(changes)) {
       search.delete(name);
       if (value) search.set(name, value);
@@ -175,10 +179,10 @@ class JobsView {
     return search.toString();
   }
 
-  //: Write other filters into the address, and show what they find.
+  //: Write other filters into the address, and show the matching jobs.
   _change(changes) {
     setQuery({ cursor: null, ...changes }, { replace: false });
-    if (!("cursor" in changes)) this._trail = [];
+    if (!("cursor" in changes)) this._previousCursors = [];
     this._table.clear();
     this._restart();
   }
@@ -186,18 +190,18 @@ class JobsView {
   // -- reading -----------------------------------------------------------------
 
   _restart() {
-    if (this._isLeft) return;
+    if (this._hasLeft) return;
     this.stop();
     this._isStopped = false;
     this._tookMs = 0;
     const type = query().type;
     const types = type ? [type] : undefined;
     this._bar.show(this._filters);
-    this._order.show(this._state, this._orderNow);
+    this._order.show(this._state, this._orderOrDefault);
     this._showColumns();
     this._showTabs();
     this._stops.push(
-      refresher((signal) => this._read(signal), { types, minMs: () => this._rest }),
+      refresher((signal) => this._read(signal), { types, minMs: () => this._minMs }),
       refresher((signal) => this._count(type, signal), { minMs: 2_000, types }),
     );
   }
@@ -205,100 +209,100 @@ class JobsView {
   async _count(type, signal) {
     this._counts = await readCounts(type, signal);
     this._showTabs();
-    this._page();
+    this._drawPager();
   }
 
   _showTabs() {
     this._tabs.show(this._state, this._counts, !this._isCounted);
   }
 
-  get _rest() {
-    return Math.max(1_000, REST * this._tookMs);
+  get _minMs() {
+    return Math.max(1_000, SLOWDOWN * this._tookMs);
   }
 
   async _read(signal) {
     if (this._isStopped) return;
-    // Rows that are being chosen from must not move away.
+    // Rows must not move while the user selects.
     if (this._table.selected.size) {
       this._isStale = true;
-      this._tell();
+      this._drawHint();
       return;
     }
     const began = Date.now();
     let found;
     try {
       const { state, cursor } = query();
-      const order = this._orderNow;
+      const order = this._orderOrDefault;
       const params = { ...asParams(this._filters), state, cursor, order };
       found = await readPage(params, signal, (part) => this._showPart(part));
     } catch (problem) {
       if (problem.name === "AbortError") return;
-      this._blame(problem);
+      this._showError(problem);
       return;
     }
     this._tookMs = Date.now() - began;
-    this._take(found, false);
+    this._showFound(found, false);
   }
 
-  //: Show what a search found so far, unless the list has been shown whole before.
+  //: Show what a search found so far, unless the complete list was shown before.
   _showPart(found) {
-    if (this._shown !== window.location.search) this._take(found, true);
+    if (this._shown !== window.location.search) this._showFound(found, true);
     return !this._isStopped;
   }
 
-  _take({ jobs, cursor, isPart }, isSearching) {
+  _showFound({ jobs, cursor, isPart }, isSearching) {
     this._fault.textContent = "";
     this._isStale = false;
     this._cursor = cursor;
-    this._isPart = isPart;
+    this._isPartial = isPart;
     this._isSearching = isSearching;
     if (!isSearching) this._shown = window.location.search;
     if (!this._table.selected.size) this._show(jobs);
   }
 
-  _halt() {
+  _stopSearch() {
     this._isStopped = true;
     this._isSearching = false;
     this._show(this._table.rows);
   }
 
-  _blame(problem) {
+  _showError(problem) {
     this._fault.textContent = problem.message;
-    // What an unreachable server last said still stands.
+    // The last data of an unreachable server stays on the page.
     if (problem.status === 0 || problem.status >= 500) return;
     this._cursor = null;
-    this._isPart = false;
+    this._isPartial = false;
     this._isSearching = false;
     this._table.update([]);
     this._table.node.hidden = true;
-    this._none.hidden = true;
-    this._page();
+    this._emptyState.hidden = true;
+    this._drawPager();
   }
 
-  // -- showing -----------------------------------------------------------------
+  // -- list --------------------------------------------------------------------
 
   _show(jobs) {
     this._table.update(jobs);
     this._table.node.hidden = jobs.length === 0;
-    this._nothing(jobs.length === 0 && !this._isSearching);
-    this._tell();
-    this._page();
+    this._showEmpty(jobs.length === 0 && !this._isSearching);
+    this._drawHint();
+    this._drawPager();
   }
 
-  _nothing(isEmpty) {
-    const isShown = !this._none.hidden;
-    this._none.hidden = !isEmpty;
-    if (!isEmpty) fill(this._none);
-    else if (!isShown || this._none.dataset.search !== window.location.search) {
-      this._none.dataset.search = window.location.search;
-      fill(this._none, this._emptyView());
+  _showEmpty(isEmpty) {
+    const isShown = !this._emptyState.hidden;
+    this._emptyState.hidden = !isEmpty;
+    if (!isEmpty) fill(this._emptyState);
+    else if (!isShown || this._emptyState.dataset.search !== window.location.search) {
+      this._emptyState.dataset.search = window.location.search;
+      fill(this._emptyState, this._emptyView());
     }
   }
 
   _emptyView() {
-    if (this._isPart) {
+    if (this._isPartial) {
       const text = "No match so far, and there are more jobs to search.";
-      return empty({ title: "Search stopped", text });
+      return emptyState({ title: "Search stopped", text });
     }
     if (this._filters.length || this._state || query().cursor) {
       const action = { label: "Show all jobs", run: () => go("/jobs") };
@@ -306,34 +310,34 @@ class JobsView {
       const text = isOnlyState
         ? `There are no ${this._state} jobs.`
         : "No job matches these filters.";
-      return empty({ title: "No jobs found", text, action });
+      return emptyState({ title: "No jobs found", text, action });
     }
-    const text = "Jobs appear here as soon as a program adds one, without a reload.";
-    return empty({ title: "No jobs yet", text, code: FIRST_JOB });
+    const text = "Jobs appear here as soon as they are added.";
+    return emptyState({ title: "No jobs yet", text, code: FIRST_JOB });
   }
 
-  _tell() {
+  _drawHint() {
     this._hint.hidden = !this._isStale;
     if (!this._isStale) return;
     fill(
       this._hint,
       "The list does not update while jobs are selected. ",
-      h("button", { class: "link", onclick: () => this._table.clear() }, "Clear the selection"),
+      h("button", { class: "link", onclick: () => this._table.clear() }, "Clear selection"),
     );
   }
 
-  _page() {
+  _drawPager() {
     const isFirst = !query().cursor;
-    const back = this._trail.length > 1 ? "Previous" : "First page";
-    const count = this._known();
+    const back = this._previousCursors.length > 1 ? "Previous" : "First page";
+    const count = this._knownCount();
     const shown = this._table.rows.length;
     const isCounted = count !== undefined && isFirst;
     const text = isCounted ? `${shown} of ${plural(count, "job")}` : plural(shown, "job");
-    const next = this._isPart ? "Keep searching" : "Next";
+    const next = this._isPartial ? "Keep searching" : "Next";
     this._progress.hidden = !this._isSearching;
-    this._searched.textContent = this._isSearching ? `Searching… ${number(shown)} found` : "";
+    this._searchStatus.textContent = this._isSearching ? `Searching… ${number(shown)} found` : "";
     fill(
-      this._foot,
+      this._pager,
       h("span", { class: "faint" }, shown > 0 && text),
       !isFirst && h("button", { onclick: () => this._previous() }, back),
       this._cursor !== null &&
@@ -344,13 +348,13 @@ class JobsView {
 
   _next() {
     if (this._cursor === null) return;
-    this._trail.push(query().cursor ?? null);
+    this._previousCursors.push(query().cursor ?? null);
     this._change({ cursor: this._cursor });
     this._table.node.scrollIntoView({ block: "nearest" });
   }
 
   _previous() {
-    this._change({ cursor: this._trail.pop() ?? null });
+    this._change({ cursor: this._previousCursors.pop() ?? null });
   }
 
   _selected() {
@@ -368,7 +372,7 @@ class JobsView {
       { class: "actions" },
       viewsMenu(),
       columnsMenu(() => this._state, () => this._showColumns()),
-      exportMenu(() => this._state, () => this._taken()),
+      exportMenu(() => this._state, () => this._exported()),
       can("manage") && add,
     );
   }
@@ -378,14 +382,14 @@ class JobsView {
   }
 
   _showColumns() {
-    const keys = chosen(this._state).map((column) => column.key);
+    const keys = chosenColumns(this._state).map((column) => column.key);
     if (keys.join() === this._columns) return;
     this._columns = keys.join();
     this._table.show(keys);
   }
 
-  //: The jobs that are selected, or all that are shown.
-  _taken() {
+  //: The selected jobs, or all that are shown.
+  _exported() {
     const { rows, selected } = this._table;
     return selected.size ? rows.filter((job) => selected.has(job.id)) : rows;
   }
@@ -394,11 +398,11 @@ class JobsView {
     return {
       ...this._table.keys,
       "/": { label: "Filter", run: () => this._bar.input.focus() },
-      r: { label: "Retry the selection, or the row", run: () => this._act("retry", retry) },
-      c: { label: "Cancel the selection, or the row", run: () => this._act("cancel", cancel) },
+      r: { label: "Retry selection or row", run: () => this._act("retry", retry) },
+      c: { label: "Cancel selection or row", run: () => this._act("cancel", cancel) },
       a: { label: "Add a job", run: () => can("manage") && this._add() },
       o: { label: "Next page", run: () => this._next() },
-      Escape: { label: "Select nothing", run: () => this._table.clear() },
+      Escape: { label: "Clear selection", run: () => this._table.clear() },
     };
   }
 
@@ -411,8 +415,8 @@ class JobsView {
   _actions() {
     return [
       can("manage") && { label: "Add a job", run: () => this._add() },
-      { label: "Export as JSON", run: () => saveJson(this._taken()) },
-      { label: "Export as CSV", run: () => saveCsv(this._taken(), chosen(this._state)) },
+      { label: "Export as JSON", run: () => saveJson(this._exported()) },
+      { label: "Export as CSV", run: () => saveCsv(this._exported(), chosenColumns(this._state)) },
       { label: "Save this view", run: saveThisView },
     ].filter(Boolean);
   }

@@ -1,12 +1,12 @@
-// Log in: with a password, with the start-up token, or elsewhere.
+// Login page: with a password, with the start-up token, or in another application.
 
 import { form } from "../components/form.js";
 import { report } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { become } from "../lib/me.js";
+import { setMe } from "../lib/me.js";
 import { href } from "../lib/router.js";
 
-//: Parts of the page, by the kind of login that the server has.
+//: Content of the page, by the kind of login of the server.
 const KINDS = { password, token, elsewhere };
 
 export const page = {
@@ -17,11 +17,11 @@ export const page = {
     root.classList.add("login");
     const card = h("div", { class: "card login-card" });
     root.append(card);
-    draw(card, context);
+    show(card, context);
   },
 };
 
-async function draw(card, context) {
+async function show(card, context) {
   const kind = await kindOf(context.api);
   const { parts, focus } = (KINDS[kind] ?? password)(context);
   fill(card, h("h1", null, "Kue"), ...parts);
@@ -38,7 +38,7 @@ async function kindOf(api) {
 }
 
 function password({ query, api, go }) {
-  const made = form({
+  const loginForm = form({
     action: "Log in",
     fields: [
       { name: "name", label: "Name", autocomplete: "username" },
@@ -50,15 +50,15 @@ function password({ query, api, go }) {
       },
     ],
     async submit(values) {
-      become(await api.post("/login", values));
-      go(inside(query.next), { replace: true });
+      setMe(await api.post("/login", values));
+      go(safeNext(query.next), { replace: true });
     },
   });
-  return { parts: [made.node], focus: made.focus };
+  return { parts: [loginForm.node], focus: loginForm.focus };
 }
 
 function token({ query }) {
-  const made = form({
+  const loginForm = form({
     action: "Open",
     fields: [
       {
@@ -71,11 +71,11 @@ function token({ query }) {
       },
     ],
     submit(values) {
-      const next = inside(query.next);
-      const mark = next.includes("?") ? "&" : "?";
-      // The server answers with a cookie, and the address without the token.
+      const next = safeNext(query.next);
+      const separator = next.includes("?") ? "&" : "?";
+      // The server sets a cookie and redirects to the address without the token.
       window.location.assign(
-        `${href(next)}${mark}token=${encodeURIComponent(values.token.trim())}`,
+        `${href(next)}${separator}token=${encodeURIComponent(values.token.trim())}`,
       );
     },
   });
@@ -84,7 +84,7 @@ function token({ query }) {
       h(
         "p",
         { role: "alert", class: "fault" },
-        "That token is not valid. A server that was restarted has a new one.",
+        "Invalid token. A restarted server has a new one.",
       ),
     h(
       "p",
@@ -93,7 +93,7 @@ function token({ query }) {
       "It ends with ",
       h("code", null, "?token=…"),
     ),
-    made.node,
+    loginForm.node,
     h(
       "p",
       { class: "help" },
@@ -101,7 +101,7 @@ function token({ query }) {
       h("code", null, "kue user add NAME --role admin"),
     ),
   ];
-  return { parts: parts.filter(Boolean), focus: made.focus };
+  return { parts: parts.filter(Boolean), focus: loginForm.focus };
 }
 
 function elsewhere() {
@@ -109,9 +109,10 @@ function elsewhere() {
   return { parts: [h("p", null, text)] };
 }
 
-//: Where to go on: a path of ours, or the first page.  Browsers leave tabs and line
-//: ends out of an address, and read backslashes as slashes; what follows # is not sent.
-function inside(next) {
+//: Where to go after the login: a path of the dashboard, or the overview.  Browsers
+//: remove tabs and line ends from an address, and treat backslashes as slashes; what
+//: follows # is not sent.
+function safeNext(next) {
   const isPath = typeof next === "string" && /^\/(?!\/)[!-~]*$/.test(next);
   if (!isPath || /[\\#]/.test(next) || next.startsWith("/login")) return "/";
   const { origin } = new URL(href(next), window.location.href);

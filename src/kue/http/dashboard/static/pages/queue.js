@@ -1,24 +1,19 @@
-// One queue: how it stands and goes, what is next, what holds it back.
+// Queue page: counts, charts, next jobs, errors, workers and actions of one queue.
 
-import { empty } from "../components/empty.js";
+import { emptyState } from "../components/empty-state.js";
+import { stateCounts } from "../components/job-state.js";
 import { panel } from "../components/panel.js";
-import { RANGES, USUAL, rangeButtons, rangeOf } from "../components/range.js";
-import { states } from "../components/states.js";
-import { api, part } from "../lib/api.js";
+import { DEFAULT_RANGE, RANGES, rangeButtons, rangeOf } from "../components/time-range.js";
+import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { history } from "../lib/history.js";
+import { combinedCharts, history } from "../lib/stats-history.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { href, query, setQuery } from "../lib/router.js";
 import { addJob } from "./jobs/add.js";
-import { together } from "./metrics/plots.js";
-import { charts } from "./queue/charts.js";
-import { errors } from "./queue/errors.js";
-import { line } from "./queue/line.js";
-import { numbers } from "./queue/numbers.js";
-import { takers } from "./queue/takers.js";
-import { clear, limit, pause, promoteDelayed, resume, retryFailed } from "./queues/acts.js";
-import { marks, pauseText } from "./queues/marks.js";
+import { frequentErrors, nextJobs, queueCharts, queueTiles, queueWorkers } from "./queue/panels.js";
+import { clear, limit, pause, promoteDelayed, resume, retryFailed } from "./queues/actions.js";
+import { pauseText, queueBadges } from "./queues/badges.js";
 
 export const page = {
   path: "/queues/:type",
@@ -33,21 +28,21 @@ export const page = {
     ctx.setTitle(type);
 
     const badges = h("span", { class: "marks" });
-    const acts = h("div", { class: "actions" });
-    const paused = h("div", { class: "notices" });
-    const tiles = numbers();
-    const counts = states({ type });
-    const plots = charts();
-    const next = line(type);
-    const failing = errors(type);
-    const workers = takers(type);
-    const missing = h("div", { hidden: true }, unknown(type));
+    const actions = h("div", { class: "actions" });
+    const pauseNotes = h("div", { class: "notices" });
+    const tiles = queueTiles();
+    const counts = stateCounts({ type });
+    const plots = queueCharts();
+    const next = nextJobs(type);
+    const failing = frequentErrors(type);
+    const workers = queueWorkers(type);
+    const notFoundNote = h("div", { hidden: true }, notFound(type));
     const body = h(
       "div",
       { class: "pile", hidden: true },
       h("div", { class: "tiles" }, tiles.nodes),
       panel("Jobs by state", {}, counts.node),
-      h("div", { class: "page-bar" }, rangeButtons(range, choose)),
+      h("div", { class: "page-bar" }, rangeButtons(range, chooseRange)),
       h("div", { class: "columns columns-three" }, plots.nodes),
       h("div", { class: "columns columns-three" }, next.node, failing.node, workers.node),
     );
@@ -62,57 +57,59 @@ export const page = {
           h("h1", null, type),
           badges,
         ),
-        acts,
+        actions,
       ),
-      paused,
-      missing,
+      pauseNotes,
+      notFoundNote,
       body,
     );
 
     async function read(signal) {
       try {
-        queue = await api.get(`/queues/${part(type)}`, null, { signal });
+        queue = await api.get(`/queues/${pathSegment(type)}`, null, { signal });
       } catch (error) {
         if (error.status !== 404) throw error;
         queue = null;
       }
-      missing.hidden = queue !== null;
+      notFoundNote.hidden = queue !== null;
       body.hidden = queue === null;
       if (queue === null) return;
-      fillMarks();
-      fillActs();
+      fillBadges();
+      fillActions();
       tiles.update(queue);
       counts.update(queue.counts);
-      if (stops.length === 1) begin();
+      if (stops.length === 1) startDetails();
     }
 
     async function readLists(signal) {
       await Promise.all([next.read(signal), workers.read(signal)]);
     }
 
-    function fillMarks() {
+    function fillBadges() {
       const key = JSON.stringify([queue.pauses, queue.limits, queue.workers]);
       if (badges.dataset.key === key) return;
       badges.dataset.key = key;
-      fill(badges, marks(queue));
-      fill(paused, queue.pauses.map(pauseNote));
+      fill(badges, queueBadges(queue));
+      fill(pauseNotes, queue.pauses.map(pauseNote));
     }
 
-    //: Made anew only when they change: a button that is replaced loses the focus.
-    function fillActs() {
-      const wanted = actsFor(queue);
+    //: Replaced only when they change: a replaced button loses the focus.
+    function fillActions() {
+      const wanted = actionsFor(queue);
       const key = wanted.map(({ label }) => label).join();
-      if (acts.dataset.key === key) return;
-      acts.dataset.key = key;
-      fill(acts, wanted.map(({ label, kind, run }) =>
+      if (actions.dataset.key === key) return;
+      actions.dataset.key = key;
+      fill(actions, wanted.map(({ label, kind, run }) =>
         h("button", { type: "button", class: kind, onclick: run }, label),
       ));
       ctx.actions(wanted.map(({ label, run }) => ({ label: `${label}: ${type}`, run })));
     }
 
-    function actsFor({ pauses, counts: of }) {
+    function actionsFor({ pauses, counts: of }) {
       const isPaused = pauses.some((one) => one.type !== null);
-      const act = (label, what, kind = "") => ({ label, kind, run: () => then(what(queue)) });
+      const act = (label, what, kind = "") => {
+        return { label, kind, run: () => runAndRefresh(what(queue)) };
+      };
       return [
         can("manage") && act("Add job", () => addJob({ type }), "primary"),
         can("manage") && isPaused && act("Resume", () => resume({ type })),
@@ -124,40 +121,40 @@ export const page = {
       ].filter(Boolean);
     }
 
-    async function then(doing) {
-      if (await doing) await Promise.all([read(), readLists(), failing.read()]);
+    async function runAndRefresh(promise) {
+      if (await promise) await Promise.all([read(), readLists(), failing.read()]);
     }
 
-    function choose(name) {
+    function chooseRange(name) {
       range = name;
-      setQuery({ range: name === USUAL ? null : name });
-      beginCharts();
+      setQuery({ range: name === DEFAULT_RANGE ? null : name });
+      startCharts();
     }
 
-    function beginCharts() {
+    function startCharts() {
       stopCharts();
       const { step, length, fold, everyMs } = RANGES[range];
       const draw = async (signal) => {
-        plots.update(together(await history({ step, length, fold, type }, signal)));
+        plots.update(combinedCharts(await history({ step, length, fold, type }, signal)));
       };
       stopCharts = refresher(draw, { minMs: everyMs, everyMs, types: [type] });
     }
 
     ctx.keys({
-      a: { label: "Add a job", run: () => can("manage") && then(addJob({ type })) },
+      a: { label: "Add a job", run: () => can("manage") && runAndRefresh(addJob({ type })) },
       P: {
         label: "Pause or resume the queue",
-        run: () => acts.querySelectorAll("button")[1]?.click(),
+        run: () => actions.querySelectorAll("button")[1]?.click(),
       },
     });
-    //: Look closer, once it is known that there is such a queue.
-    function begin() {
+    //: Start reading the details, once the queue is known to exist.
+    function startDetails() {
       stops.push(
         refresher(readLists, { minMs: 3_000, everyMs: 15_000, types: [type] }),
-        // Thousands of failed jobs may be looked at for it.
+        // May scan thousands of failed jobs.
         refresher(failing.read, { minMs: 15_000, types: [type] }),
       );
-      beginCharts();
+      startCharts();
     }
 
     stops.push(refresher(read, { minMs: 1_000, everyMs: 10_000, types: [type] }));
@@ -173,9 +170,9 @@ function pauseNote(pause) {
   return h("p", { class: "notice", dataset: { tone: "warn" } }, pauseText(pause));
 }
 
-function unknown(type) {
-  return empty({
-    title: "No such queue",
+function notFound(type) {
+  return emptyState({
+    title: "Queue not found",
     text: `No job of type ${type} has been added, and it has no limits or pauses.`,
     action: can("manage") ? { label: "Add a job", run: () => addJob({ type }) } : null,
   });

@@ -1,26 +1,25 @@
-// All queues: how they stand, how they go, and what to do about it.
+// Queues page: all queues with counts, rates, percentiles and actions.
 
-import { empty } from "../components/empty.js";
+import { FIRST_JOB, emptyState } from "../components/empty-state.js";
 import { icon } from "../components/icon.js";
 import { table } from "../components/table.js";
-import { api, part } from "../lib/api.js";
+import { api, pathSegment } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { NOTHING, atMost, duration, number, plural, rate } from "../lib/format.js";
+import { NO_VALUE, atMost, duration, number, plural, rate } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { href, query, setQuery } from "../lib/router.js";
-import { clear, limit, pause, resume } from "./queues/acts.js";
-import { marks } from "./queues/marks.js";
-import { SAMPLE } from "./queues/sample.js";
-import { sparks } from "./queues/sparks.js";
+import { clear, limit, pause, resume } from "./queues/actions.js";
+import { queueBadges } from "./queues/badges.js";
+import { hourSparklines } from "./queues/sparklines.js";
 
-//: Pages of 200 that are shown at most; whoever has more looks for a name.
+//: Pages of 200 queues that are read at most.
 const MAX_PAGES = 10;
 const SORTS = {
   name: { label: "name", of: null },
   waiting: { label: "most waiting", of: ({ counts }) => counts.waiting },
   failed: { label: "most failed", of: ({ counts }) => counts.failed },
-  out: { label: "most done", of: ({ rates }) => rates.complete },
+  out: { label: "most completed", of: ({ rates }) => rates.complete },
   wait: { label: "longest wait", of: ({ latency }) => latency?.p95 ?? -1 },
 };
 export const page = {
@@ -33,16 +32,16 @@ export const page = {
     let isMore = false;
     let { text = "", sort = "name" } = query();
     if (!(sort in SORTS)) sort = "name";
-    const lines = sparks();
+    const sparklines = hourSparklines();
     const rows = table({
       caption: "Queues",
       key: ({ type }) => type,
-      link: ({ type }) => `/queues/${part(type)}`,
-      columns: columns(lines, act),
+      link: ({ type }) => `/queues/${pathSegment(type)}`,
+      columns: columns(sparklines, act),
     });
     rows.node.classList.add("queues-table", "carded");
     const count = h("span", { class: "faint" });
-    const everything = h("button", { type: "button", onclick: turnEverything });
+    const pauseAll = h("button", { type: "button", onclick: toggleEverything });
     const search = h("input", {
       type: "search",
       dataset: { search: "" },
@@ -51,29 +50,29 @@ export const page = {
       "aria-label": "Find a queue",
       oninput: () => {
         text = search.value;
-        choose();
+        applyFilter();
       },
     });
-    const none = h("div", { hidden: true }, nothing());
-    const bar = h("div", { class: "page-bar" }, search, sorting(), count);
+    const none = h("div", { hidden: true }, noQueues());
+    const bar = h("div", { class: "page-bar" }, search, sortPicker(), count);
     root.append(
-      h("header", { class: "page-head" }, h("h1", null, "Queues"), everything),
+      h("header", { class: "page-head" }, h("h1", null, "Queues"), pauseAll),
       bar,
       none,
       rows.node,
     );
 
-    function sorting() {
+    function sortPicker() {
       return h(
         "label",
         { class: "inline" },
-        "by ",
+        "Sort by ",
         h(
           "select",
           {
             onchange: (event) => {
               sort = event.target.value;
-              choose();
+              applyFilter();
             },
           },
           Object.entries(SORTS).map(([name, { label }]) =>
@@ -83,7 +82,7 @@ export const page = {
       );
     }
 
-    function choose() {
+    function applyFilter() {
       setQuery({ text, sort: sort === "name" ? null : sort });
       show();
     }
@@ -102,41 +101,41 @@ export const page = {
       count.textContent = `${plural(found.length, "queue")}${isMore ? ", the first by name" : ""}`;
       none.hidden = all.length > 0;
       bar.hidden = rows.node.hidden = all.length === 0;
-      everything.hidden = !can("manage");
-      everything.textContent = isAllPaused() ? "Resume everything" : "Pause everything";
+      pauseAll.hidden = !can("manage");
+      pauseAll.textContent = isAllPaused() ? "Resume everything" : "Pause everything";
     }
 
     function isAllPaused() {
       return all.some(({ pauses }) => pauses.some(({ type }) => type === null));
     }
 
-    async function turnEverything() {
+    async function toggleEverything() {
       await (isAllPaused() ? resume({}) : pause({}));
       await read();
     }
 
-    //: Acts are done to the queue as it is by now, not as it was when it was drawn.
+    //: Act on the queue in its current state, not in the state it was drawn in.
     async function act(what, type) {
       const queue = all.find((one) => one.type === type);
       if (queue && (await what(queue))) await read();
     }
 
-    function turnCurrent() {
+    function toggleCurrent() {
       const queue = rows.current();
-      if (queue && can("manage")) act(turn, queue.type);
+      if (queue && can("manage")) act(togglePause, queue.type);
     }
 
     ctx.keys({
       ...rows.keys,
-      P: { label: "Pause or resume the queue", run: turnCurrent },
+      P: { label: "Pause or resume the queue", run: toggleCurrent },
     });
     if (can("manage")) {
-      ctx.actions([{ label: "Pause or resume everything", run: turnEverything }]);
+      ctx.actions([{ label: "Pause or resume everything", run: toggleEverything }]);
     }
     const stop = refresher(read, { minMs: 1_500, everyMs: 15_000 });
     return () => {
       stop();
-      lines.stop();
+      sparklines.stop();
     };
   },
 };
@@ -153,8 +152,8 @@ async function readAll(signal) {
   return [found, true];
 }
 
-//: Pause a queue, or end its own pause.
-function turn(queue) {
+//: Pause a queue, or resume it.
+function togglePause(queue) {
   const { type } = queue;
   return isPaused(queue) ? resume({ type }) : pause({ type });
 }
@@ -165,7 +164,7 @@ function isPaused({ pauses }) {
 
 // -- columns -----------------------------------------------------------------------
 
-function columns(lines, act) {
+function columns(sparklines, act) {
   const count = (state) => ({
     key: state,
     label: state.charAt(0).toUpperCase() + state.slice(1),
@@ -173,33 +172,38 @@ function columns(lines, act) {
     render: ({ counts }) => number(counts[state]),
   });
   return [
-    { key: "type", label: "Queue", render: name },
+    { key: "type", label: "Queue", render: queueName },
     count("waiting"),
     count("active"),
     count("delayed"),
     count("failed"),
     { key: "in", label: "In", end: true, render: ({ rates }) => rate(rates.added) },
     { key: "out", label: "Out", end: true, render: ({ rates }) => rate(rates.complete) },
-    { key: "hour", label: "Last hour", class: "cell-spark", render: ({ type }) => lines.of(type) },
+    {
+      key: "hour",
+      label: "Last hour",
+      class: "cell-spark",
+      render: ({ type }) => sparklines.of(type),
+    },
     {
       key: "latency",
       label: "Wait p95",
       end: true,
-      title: "How long jobs waited, in the last five minutes",
+      title: "Wait time of jobs in the last five minutes",
       render: ({ latency }) => atMost(latency?.p95),
     },
     {
       key: "run_time",
       label: "Run p95",
       end: true,
-      title: "How long runs took, in the last five minutes",
+      title: "Run time of jobs in the last five minutes",
       render: ({ run_time: run }) => atMost(run?.p95),
     },
     {
       key: "drain_ms",
       label: "Time to drain",
       end: true,
-      title: "How long until nothing waits, at the current pace",
+      title: "Until no job is waiting, at the current rate",
       render: ({ drain_ms: ms, counts }) => drain(ms, counts),
     },
     {
@@ -212,48 +216,48 @@ function columns(lines, act) {
   ];
 }
 
-//: A length in one unit: no forecast is more exact.
-function about(ms) {
+//: A duration in one unit: a forecast is not more exact.
+function rounded(ms) {
   const unit = [86_400_000, 3_600_000, 60_000].find((one) => ms >= one) ?? 1_000;
   return duration(Math.max(1, Math.round(ms / unit)) * unit);
 }
 
 function drain(ms, counts) {
   if (counts.waiting === 0) return "empty";
-  return ms === null ? NOTHING : about(ms);
+  return ms === null ? NO_VALUE : rounded(ms);
 }
 
-function name(queue) {
-  const link = h("a", { href: href(`/queues/${part(queue.type)}`) }, queue.type);
-  return h("span", { class: "named" }, link, marks(queue));
+function queueName(queue) {
+  const link = h("a", { href: href(`/queues/${pathSegment(queue.type)}`) }, queue.type);
+  return h("span", { class: "named" }, link, queueBadges(queue));
 }
 
 function buttons(queue, act) {
   const { type } = queue;
-  const button = (label, image, what) =>
+  const button = (label, name, iconName, what) =>
     h(
       "button",
       {
         type: "button",
         class: "plain",
         title: label,
-        "aria-label": `${label} ${type}`,
+        "aria-label": name,
         onclick: () => act(what, type),
       },
-      icon(image),
+      icon(iconName),
     );
-  const [word, picture] = isPaused(queue) ? ["Resume", "play"] : ["Pause", "pause"];
+  const [word, iconName] = isPaused(queue) ? ["Resume", "play"] : ["Pause", "pause"];
   return [
-    can("manage") && button(word, picture, turn),
-    can("manage") && button("Limits of", "settings", limit),
-    can("remove") && button("Clear", "trash", clear),
+    can("manage") && button(word, `${word} ${type}`, iconName, togglePause),
+    can("manage") && button("Limits", `Limits of ${type}`, "settings", limit),
+    can("remove") && button("Clear", `Clear ${type}`, "trash", clear),
   ];
 }
 
-function nothing() {
-  return empty({
-    title: "No queue yet",
-    text: "A queue is a type of jobs. It is there as soon as its first job is added.",
-    code: SAMPLE,
+function noQueues() {
+  return emptyState({
+    title: "No queues yet",
+    text: "A queue is a job type. It appears when its first job is added.",
+    code: FIRST_JOB,
   });
 }

@@ -1,7 +1,7 @@
-// All workers: who is there, what they run, and how they feel.
+// Workers page: all workers with their running jobs, slots and health.
 
-import { empty } from "../components/empty.js";
-import { keyed } from "../components/keyed.js";
+import { emptyState } from "../components/empty-state.js";
+import { keyedList } from "../components/keyed-list.js";
 import { tile } from "../components/tile.js";
 import { api } from "../lib/api.js";
 import { h } from "../lib/dom.js";
@@ -10,7 +10,7 @@ import { refresher } from "../lib/live.js";
 import { query, setQuery } from "../lib/router.js";
 import { card } from "./workers/card.js";
 
-//: Fewer than this are found without looking.
+//: The search field is shown from this many workers on.
 const MANY = 6;
 
 export const page = {
@@ -23,9 +23,9 @@ export const page = {
     let { text = "" } = query();
     const sums = makeSums();
     const list = h("div", { class: "cards" });
-    const show = keyed(list, ({ name }) => name, (worker) => card(worker, () => read()));
+    const show = keyedList(list, ({ name }) => name, (worker) => card(worker, () => read()));
     const skew = h("p", { class: "notice", dataset: { tone: "warn" }, hidden: true });
-    const none = h("div", { hidden: true }, nothing());
+    const none = h("div", { hidden: true }, noWorkers());
     const search = h("input", {
       type: "search",
       value: text,
@@ -49,7 +49,7 @@ export const page = {
     async function read(signal) {
       ({ workers } = await api.get("/workers", null, { signal }));
       sums.update(workers);
-      const versions = skewOf(workers);
+      const versions = versionSkew(workers);
       skew.hidden = versions === "";
       skew.textContent = versions;
       none.hidden = workers.length > 0;
@@ -64,7 +64,7 @@ export const page = {
           one.toLowerCase().includes(wanted),
         ),
       );
-      // The lost first, then those that are gone: they are why one looks.
+      // Lost workers first, then those that are gone.
       show(found.sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1)));
     }
 
@@ -77,14 +77,14 @@ function rank({ lost, alive }) {
   return alive ? 2 : 1;
 }
 
-function skewOf(workers) {
+function versionSkew(workers) {
   const versions = new Map();
   for (const { alive, version } of workers) {
     if (alive && version) versions.set(version, (versions.get(version) ?? 0) + 1);
   }
   if (versions.size < 2) return "";
-  const told = [...versions].map(([version, count]) => `${version} (${number(count)})`);
-  return `Workers run different versions: ${told.sort().join(", ")}`;
+  const texts = [...versions].map(([version, count]) => `${version} (${number(count)})`);
+  return `Workers run different versions: ${texts.sort().join(", ")}`;
 }
 
 function makeSums() {
@@ -108,7 +108,7 @@ function makeSums() {
       note: gone ? "stopped with running jobs" : "",
       tone: gone ? "bad" : "",
     });
-    memory.update({ value: bytes(sum(here, (one) => one.memory ?? 0)), note: "all together" });
+    memory.update({ value: bytes(sum(here, (one) => one.memory ?? 0)), note: "in total" });
   }
 
   return { nodes: [alive, busy, lost, memory].map(({ node }) => node), update };
@@ -118,10 +118,10 @@ function sum(items, of) {
   return items.reduce((total, item) => total + of(item), 0);
 }
 
-function nothing() {
-  return empty({
-    title: "No worker",
-    text: "No worker is running. This starts one for the tasks of a queue q in app.py:",
+function noWorkers() {
+  return emptyState({
+    title: "No workers",
+    text: "No worker is running. This starts one for the tasks of q in app.py:",
     code: "kue worker app:q",
   });
 }

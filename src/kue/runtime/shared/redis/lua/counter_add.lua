@@ -8,9 +8,9 @@
     1  caller
     2  number  of the call
     3  counter
-    4  what to add
+    4  amount to add
 
-  Returns  "+" and the sum | "-" and what is there (the sum has more than 64 bits)
+  Returns  "+" and the sum | "-" and the current value (the sum has more than 64 bits)
   Events   none
 ]]
 
@@ -24,13 +24,13 @@ if before then
   return before
 end
 
--- Move.  Read again: Lua's numbers have 53 bits.
+-- Move.  Read with GET: Lua's numbers have 53 bits.
 local added = redis.pcall("INCRBY", key, ARGV[4])
-local there = redis.call("GET", key)
+local current = redis.call("GET", key)
 if type(added) == "table" then
   if not string.find(added.err, "overflow", 1, true) then
     return added
   end
-  return answer("-" .. there)
+  return answer("-" .. current)
 end
-return answer("+" .. there)
+return answer("+" .. current)

@@ -1,6 +1,6 @@
 #!lua
 --[[
-  counter_set: make a counter another number, if it is the one that was expected.
+  counter_set: set a counter, if it has the expected value.
 
   KEYS
     1  root  tag that every key of the slice begins with
@@ -8,10 +8,10 @@
     1  caller
     2  number  of the call
     3  counter
-    4  what is expected
-    5  what it shall be
+    4  expected value
+    5  new value
 
-  Returns  "+" | "-" (it is another)
+  Returns  "+" | "-" (it has another value)
   Events   none
 ]]
 

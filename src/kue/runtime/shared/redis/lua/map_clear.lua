@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  map_clear: remove all entries; Redis frees them beside its other work.
+  map_clear: remove all entries; Redis frees them in the background.
 
   KEYS
     1  root  tag that every key of the slice begins with

@@ -15,6 +15,6 @@
 local root, name = KEYS[1], ARGV[1]
 
 --- @include lib/map
---- @include lib/entry
+--- @include lib/live_entry
 
 return find(ARGV[2])

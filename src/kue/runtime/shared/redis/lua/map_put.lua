@@ -11,10 +11,10 @@
     4  key
     5  value   JSON
     6  ttl     ms, 0 for none
-    7  where   "any" | "absent" | "present" | "same" (what is there must be `old`)
+    7  where   "any" | "absent" | "present" | "same" (the current value must be `old`)
     8  old     JSON
 
-  Returns  "+" and what was there before | "-" (nothing was)
+  Returns  "+" and the previous value | "-" (there was none)
   Events   none
 ]]
 
@@ -23,7 +23,7 @@ local ttl, where, old = tonumber(ARGV[6]), ARGV[7], ARGV[8]
 
 --- @include lib/once
 --- @include lib/map
---- @include lib/entry
+--- @include lib/live_entry
 --- @include lib/tidy
 
 -- Check.
@@ -31,11 +31,11 @@ local before = answered()
 if before then
   return before
 end
-local there = find(key)
+local current = find(key)
 local is_put = where == "any"
-  or (where == "absent" and not there)
-  or (where == "present" and there)
-  or (where == "same" and there == old)
+  or (where == "absent" and not current)
+  or (where == "present" and current)
+  or (where == "same" and current == old)
 
 -- Move.
 if is_put then
@@ -48,7 +48,7 @@ if is_put then
   tidy()
 end
 
-if where == "any" or not there then
+if where == "any" or not current then
   return answer("-")
 end
-return answer("+" .. there)
+return answer("+" .. current)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 --[[
-  map_remove: remove an entry, or only if it has a certain value.
+  map_remove: remove an entry, optionally only if it has a certain value.
 
   KEYS
     1  root  tag that every key of the slice begins with
@@ -9,9 +9,9 @@
     2  number  of the call
     3  map
     4  key
-    5  old     JSON; empty for whatever is there
+    5  old     JSON; empty for any value
 
-  Returns  "+" and what was there before | "-" (nothing was)
+  Returns  "+" and the previous value | "-" (there was none)
   Events   none
 ]]
 
@@ -20,7 +20,7 @@ local key, old = ARGV[4], ARGV[5]
 
 --- @include lib/once
 --- @include lib/map
---- @include lib/entry
+--- @include lib/live_entry
 --- @include lib/tidy
 
 -- Check.
@@ -28,11 +28,11 @@ local before = answered()
 if before then
   return before
 end
-local there = find(key)
+local current = find(key)
 
 -- Move.
-if there and (old == "" or there == old) then
+if current and (old == "" or current == old) then
   remove(key)
   tidy()
 end
-return answer(there and "+" .. there or "-")
+return answer(current and "+" .. current or "-")

@@ -2,7 +2,7 @@
 --[[
   map_scan: read a map, in pieces if it is large.
 
-  What is there from the first piece to the last is read, once or more often.
+  An entry that exists from the first piece to the last is read at least once.
 
   KEYS
     1  root  tag that every key of the slice begins with
@@ -10,11 +10,11 @@
     1  map
     2  what    "keys" | "entries"
     3  cursor  0 for the first piece
-    4  count   about how many entries a piece has
-    5  whole   how many are read at once nevertheless
+    4  count   approximate number of entries in a piece
+    5  whole   a map of up to so many entries is read at once
 
   Returns  the next cursor, 0 after the last piece; and a list of keys, each followed by
-           its value if entries were asked for
+           its value for "entries"
   Events   none
 ]]
 

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 --[[
-  map_size: count the entries that have not ended.
+  map_size: count the entries that have not expired.
 
   KEYS
     1  root  tag that every key of the slice begins with

@@ -1,7 +1,7 @@
--- Take the best waiting jobs of some types and start them.
--- Fills `taken` with id, token, record; three a job.
+-- Claim the first waiting jobs of some types: start them by priority, then age.
+-- Fills `taken` with id, token, record; three values per job.
 local taken, stalls, next_at = {}, {}, nil
--- One claim looks at so many jobs, and reads about so many bytes of them.
+-- Jobs that one claim looks at, and about how many bytes of them it reads.
 local MAX_LOOKED_AT, MAX_READ = 1000, 1048576
 local bytes_read = 0
 
@@ -11,7 +11,7 @@ local function sooner(time)
   end
 end
 
--- Answer a repeated claim: those of its runs that still go on.
+-- Answer a repeated claim with those of its runs that still go on.
 local function replay(types, suffix)
   for _, job_type in ipairs(types) do
     local runs = redis.call("HGETALL", queue(job_type) .. "active")
@@ -28,7 +28,7 @@ local function replay(types, suffix)
   end
 end
 
--- How many jobs of the type may start, at most `limit`.
+-- Return how many jobs of the type may start, at most `limit`.
 local function allowance(q, limits, limit)
   if not limits then
     return limit
@@ -46,8 +46,8 @@ local function allowance(q, limits, limit)
   return math.max(0, limit)
 end
 
--- Sort what stands first in line into jobs to start and jobs to take out of line.
--- All that is looked at leaves the line, so the next look never sees it again.
+-- Sort the first waiting jobs into those to start and those to hold, expire or park.
+-- All of them leave `waiting`, so that the next look never sees them again.
 local function look(entry, ids, records)
   local q, limits = entry.q, entry.limits
   for i, id in ipairs(ids) do
@@ -93,15 +93,15 @@ local function records_of(ids)
   return redis.call("MGET", unpack(keys))
 end
 
--- With several types the best of all come first: find how many that is of each.
+-- With several types the best jobs of all come first: find how many each type has of those.
 local function shares(entries, want)
   local best = {}
   for _, entry in ipairs(entries) do
     local most = math.min(want, entry.allowed - entry.starting)
-    local line = most > 0 and redis.call("ZRANGE", entry.q .. "waiting", entry.seen,
+    local ranked = most > 0 and redis.call("ZRANGE", entry.q .. "waiting", entry.seen,
       entry.seen + most - 1, "WITHSCORES") or {}
-    for i = 2, #line, 2 do
-      best[#best + 1] = { score = tonumber(line[i]), entry = entry }
+    for i = 2, #ranked, 2 do
+      best[#best + 1] = { score = tonumber(ranked[i]), entry = entry }
     end
     entry.share = 0
   end
@@ -111,9 +111,9 @@ local function shares(entries, want)
   end
 end
 
--- Look at the best that have not been looked at, until `limit` can start: what cannot
--- makes room for the next best, of whatever type.  Begins with few, to see how large
--- they are: those that do not fit this claim wait for the next.
+-- Look at the best jobs not yet looked at until `limit` can start: one that cannot makes
+-- room for the next best, of any type.  Begins with few, to see how large they are: those
+-- that do not fit this claim wait for the next.
 local function look_into(entries, limit)
   local started, looked, few = 0, 0, 16
   repeat
@@ -151,7 +151,7 @@ local function start(entry, suffix, fence)
   local tries = entry.has_tries and redis.call("HMGET", q .. "tries", unpack(ids)) or {}
   local t = #taken
   for i = 1, n do
-    -- Text, as all that goes into a token: printing numbers is what this loop costs.
+    -- Text, like all parts of a token: formatting numbers is the cost of this loop.
     local id, attempt = ids[i], "1"
     if tries[i] then
       local made, lost = string.match(tries[i], "^(%d+):(%d+)$")
@@ -178,8 +178,8 @@ local function start(entry, suffix, fence)
         add_up(q .. "running", head.group, 1)
       end
     end
-    if heard or watched then
-      tell("start", id, entry.type, attempt)
+    if has_listeners or has_watched then
+      emit("start", id, entry.type, attempt)
     end
   end
   redis.call("HSET", q .. "active", unpack(runs))
@@ -197,12 +197,12 @@ local function is_full(entry, group)
   return per_key ~= nil and running >= per_key
 end
 
--- What was found first in line and cannot start goes where it belongs.
+-- Park, hold or expire the jobs that cannot start.
 local function set_aside(entry, expired_tail)
   local q = entry.q
   for _, id in ipairs(entry.parked) do
     redis.call("ZADD", q .. "parked", now, id)
-    tell("error", id, entry.type, 0, '{"message":"its record cannot be read"}')
+    emit("error", id, entry.type, 0, '{"message":"its record cannot be read"}')
   end
   for _, found in ipairs(entry.held) do
     local rank = score(found.head.priority, found.id)
@@ -211,17 +211,17 @@ local function set_aside(entry, expired_tail)
   end
   for _, found in ipairs(entry.expired) do
     local group = found.head.group
-    -- It may have been let back for a slot that it does not take.
+    -- It may have been released for a slot that it does not take.
     if group and not is_full(entry, group) then
-      let_back(q, group)
+      release_held(q, group)
     end
     arrive_final(found.id, q, found.head, "failed", expired_tail)
-    tell("failed", found.id, entry.type, 0, "{" .. expired_tail)
-    tell_dependants(found.id, "failed")
+    emit("failed", found.id, entry.type, 0, "{" .. expired_tail)
+    notify_dependants(found.id, "failed")
   end
 end
 
--- Fences are times, so that one that cannot be read may be left out.
+-- Fencing tokens grow with the time, so that a stored one that is damaged can be ignored.
 local function last_fence()
   local last = tonumber(redis.call("GET", root .. ":fence") or 0)
   return last and last < 9007199254740992 and last or 0
@@ -240,7 +240,7 @@ local function claim(types, limit, suffix, expired_tail)
     promote(job_type, q, 200)
     local paused, till = is_paused(pauses[i + 1])
     if all_paused or paused then
-      -- Both must be over; one without an end needs a resume, which wakes by itself.
+      -- Both must be over; a pause without an end needs `resume`, which wakes workers.
       if (not all_paused or all_till) and (not paused or till) then
         sooner(math.max(all_till or 0, till or 0))
       end
@@ -266,7 +266,7 @@ local function claim(types, limit, suffix, expired_tail)
     end
     fence = start(entry, suffix, fence)
     set_aside(entry, expired_tail)
-    -- Pass the baton, unless nobody could use it: a limit wakes when it frees.
+    -- Wake another worker, unless a limit is reached: that wakes one when it frees.
     if not entry.gated and redis.call("ZCARD", entry.q .. "waiting") > 0 then
       if allowance(entry.q, entry.limits, 1) > 0 then
         wake(entry.q)

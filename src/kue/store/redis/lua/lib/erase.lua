@@ -1,5 +1,5 @@
--- Delete job `id`, which is in `place`, with all that is kept of it.  A unique key that is
--- to outlast the job goes only `by_hand`.
+-- Delete job `id`, which is in `place`, and all its data.  A unique key that is to outlast
+-- the job is deleted only `by_hand`.
 local function erase(id, q, place, head, by_hand)
   depart(id, q, place, head)
   redis.call("HDEL", q .. "tries", id)
@@ -9,6 +9,6 @@ local function erase(id, q, place, head, by_hand)
   free_unique(q, head, id, by_hand)
   redis.call("UNLINK", job .. id, job .. id .. ":log")
   unmark_live({ id })
-  tell_dependants(id, "removed")
-  tell("remove", id, head.type, 0)
+  notify_dependants(id, "removed")
+  emit("remove", id, head.type, 0)
 end

@@ -1,5 +1,7 @@
--- Tell whether jobs of a type may be handed out at all, and if not, when that ends by
--- itself.  A pause is kept as "until<tab>JSON"; until is empty for ever.
+-- Pauses, concurrency limits and rate limits.
+
+-- Return whether a pause is in force, and when it ends, if it does so automatically.  It is
+-- kept as "until<tab>JSON", with an empty until if it has no end.
 local function is_paused(pause)
   if not pause then
     return false
@@ -21,7 +23,7 @@ local function read_limits(text)
     per = tonumber(per), per_key = tonumber(per_key) }
 end
 
--- How many runs the rate lets start now, and when the next one may.
+-- Return how many runs the rate limit allows now, and when the next one may start.
 local function rate_left(q, limits)
   local saved = redis.call("HMGET", q .. "rate", "left", "at")
   local left = tonumber(saved[1]) or limits.rate

@@ -1,5 +1,5 @@
--- Move due jobs of a type from delayed to waiting, at most `limit`; return how many.
--- A job whose record cannot be read is parked: it would be due for ever.
+-- Promote due jobs of a type from delayed to waiting, at most `limit`; return how many.
+-- A job whose record cannot be read is parked: it would be due forever.
 local function promote(job_type, q, limit)
   local due = redis.call("ZRANGEBYSCORE", q .. "delayed", "-inf", now, "LIMIT", 0, limit)
   if #due == 0 then
@@ -20,15 +20,15 @@ local function promote(job_type, q, limit)
   if #parked > 0 then
     redis.call("ZADD", q .. "parked", unpack(parked))
     for i = 2, #parked, 2 do
-      tell("error", parked[i], job_type, 0, '{"message":"its record cannot be read"}')
+      emit("error", parked[i], job_type, 0, '{"message":"its record cannot be read"}')
     end
   end
   if #waiting > 0 then
     redis.call("ZADD", q .. "waiting", unpack(waiting))
     wake(q)
-    if heard or watched then
+    if has_listeners or has_watched then
       for i = 2, #waiting, 2 do
-        tell("promotion", waiting[i], job_type, 0)
+        emit("promotion", waiting[i], job_type, 0)
       end
     end
   end

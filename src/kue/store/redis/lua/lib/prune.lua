@@ -1,20 +1,20 @@
--- Delete ended jobs that are kept no longer.  `limit` and `pruned` are the script's: how
--- many jobs a pass may delete, and how many it has.  It passes over MAX_PASSED_OVER jobs
--- that are not to be pruned, at most, of all types together; `is_cut_short` says that this
+-- Retention: delete ended jobs by count and by age.  `limit` and `pruned` are the script's:
+-- how many jobs a pass may delete, and how many it has.  A pass skips MAX_PASSED_OVER jobs
+-- that are not to be pruned, at most, of all types together; `is_cut_short` is set if this
 -- ended the walk over a type.
 local MAX_PASSED_OVER, PAGE, WALK_MS = 2000, 200, 3600000
 local passed_over, is_cut_short = 0, false
 
--- Most jobs have nothing but their record: those go in a few commands for all of them.
+-- Most jobs have only a record: a few commands delete all of those.
 local function prune_plain(job_type, q, state, ids)
   local keys = {}
   for i, id in ipairs(ids) do
     keys[2 * i - 1], keys[2 * i] = job .. id, job .. id .. ":log"
-    tell("remove", id, job_type, 0)
+    emit("remove", id, job_type, 0)
   end
   if state == "failed" then
     for _, id in ipairs(ids) do
-      forgive(q, id)
+      remove_failure(q, id)
     end
   end
   redis.call("ZREM", q .. state, unpack(ids))
@@ -42,10 +42,10 @@ local function prune(job_type, q, state, ids)
   pruned = pruned + #ids
 end
 
--- Those that said themselves how long they are kept may be many, and older than all that
--- are to be pruned.  The walk remembers how far it came: a score, how many were passed over
--- there, and when it began.  Before that none is left to prune.  It begins again now and
--- then, for what came in later with an older time.
+-- Jobs with their own retention may be many, and older than all that are to be pruned.  The
+-- walk stores how far it came: a score, how many were skipped there, and when it began.
+-- Before that none is left to prune.  It begins again after WALK_MS, for jobs that were
+-- added later with an older time.
 local function begin_walk(field, own)
   if own <= PAGE then
     return "-inf", 0, now
@@ -59,7 +59,7 @@ local function begin_walk(field, own)
 end
 
 -- Return the ids to prune of a page of the walk, at most `room`, and the scores of those
--- that were passed over.
+-- that were skipped.
 local function sort_page(page, own, room)
   local ruled, passed = {}, {}
   for i = 1, #page, 2 do
@@ -82,7 +82,7 @@ local function ids_of(page)
   return ids
 end
 
--- Prune the oldest `most` of a state, but none of those that said so themselves.
+-- Prune the oldest `most` of a state, but none with their own retention.
 local function walk(job_type, q, state, most, ended_by, own)
   local field = "pruned:" .. state .. ":" .. job_type
   local from, offset, begun = begin_walk(field, own)
@@ -122,7 +122,7 @@ local function prune_rule(job_type, q, state, count, age)
   if not count and not age then
     return
   end
-  -- Those that said themselves how long they are kept do not count.
+  -- Jobs with their own retention do not count.
   local own = redis.call("ZCARD", q .. "retain_" .. state)
   local excess = count and redis.call("ZCARD", q .. state) - count or 0
   if excess - own > 0 then
@@ -133,7 +133,7 @@ local function prune_rule(job_type, q, state, count, age)
   end
 end
 
--- Prune those whose own time has come.
+-- Prune jobs whose own retention has passed.
 local function prune_retained(job_type, q, state)
   local due = redis.call("ZRANGEBYSCORE", q .. "retain_" .. state, "-inf", now,
     "LIMIT", 0, limit - pruned)

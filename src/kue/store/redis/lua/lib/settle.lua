@@ -1,18 +1,18 @@
--- End runs of one type that ended alike.
+-- Settle runs of one type with the same ending: complete, fail, retry, requeue.
 --   ending  complete | failed | cancelled | retry | released | stalled
 --   delay   ms until the next run, for the last three
 --   flags   s  some have a header with options (unique, group, ttl, …)
 --           r  remove what completed
---           t  keep only the newest lines of the story
+--           t  keep only the newest lines of the history
 --           k  the attempt counts (released)
 --           L  only if the worker's lease is over; T  only if the ttl is
--- ARGV from `first` on: id, token, tail of the story's line; `count` times.
--- Words other than "done" go into `words` as index, word.
+-- ARGV from `first` on: id, token, end of the history line; `count` times.
+-- Results other than "done" go into `words` as index, word.
 local words, outcomes, ended = {}, 0, {}
 local MAX_HISTORY = 20
 
--- Which of the jobs that end have dependants: one look for the whole batch, because one
--- job that waits for another must not slow down all that nobody waits for.
+-- Find which of the jobs that end have dependants: one command for the whole batch, so that
+-- a few dependants do not slow down all jobs without any.
 local is_parent = {}
 local FEW_PARENTS = 50
 
@@ -47,7 +47,7 @@ local function why_not(id, token)
     return "already"
   end
   local _, last = string.find(record, '\n{"run":"' .. token .. '","at":', 1, true)
-  -- Upkeep ends runs too, and says so: to its worker such a run is lost.
+  -- Runs that maintenance ended are marked as taken: to their worker they are lost.
   if last and not string.find(record, '^%d+,"taken":', last + 1) then
     return "already"
   end
@@ -66,7 +66,7 @@ local function is_overdue(id, q, token, flags)
   return true
 end
 
-local function trim_story(id)
+local function trim_history(id)
   local lines = {}
   for line in string.gmatch(redis.call("GET", job .. id), "[^\n]+") do
     lines[#lines + 1] = line
@@ -78,15 +78,15 @@ local function trim_story(id)
   redis.call("SET", job .. id, table.concat(kept, "\n"))
 end
 
--- Tell how a run ended; the detail is in the tail that the caller wrote.
+-- Events of endings; their detail is the tail that the caller wrote.
 local EVENT_OF = { complete = "complete", failed = "failed", cancelled = "cancelled",
   retry = "failed_attempt", released = "release", stalled = "release" }
 
-local function tell_end(id, job_type, token, ending, tail)
+local function emit_end(id, job_type, token, ending, tail)
   local attempt = string.match(token, "^%d+:%d+:(%d+):")
-  -- A result may be large and is nobody's business who did not ask for it.
+  -- A result may be large, and must reach only those who ask for it.
   local detail = ending == "complete" and "" or "{" .. tail
-  tell(EVENT_OF[ending], id, job_type, attempt, detail)
+  emit(EVENT_OF[ending], id, job_type, attempt, detail)
 end
 
 local function requeue(id, q, head, token, ending, delay, flags, tries)
@@ -105,28 +105,28 @@ local function requeue(id, q, head, token, ending, delay, flags, tries)
   end
 end
 
--- End a run that was to go on later but that someone asked to cancel.
+-- Cancel a job that was to be requeued, but that an operator asked to cancel.
 local function stop(id, q, head, token, between, asked)
   local tail = string.match(asked, "\t([^\t]*)") or '"outcome":"cancelled"}'
   depart(id, q, "active", head)
   redis.call("APPEND", job .. id, '\n{"run":"' .. token .. between .. tail)
   arrive_final(id, q, head, "cancelled")
-  tell_end(id, head.type, token, "cancelled", tail)
-  tell_dependants(id, "cancelled")
+  emit_end(id, head.type, token, "cancelled", tail)
+  notify_dependants(id, "cancelled")
 end
 
--- Count what runs failed of: once for all that failed of the same.
-local function blame_all(q, done, first)
+-- Count failures by error, with one call per error.
+local function add_all_failures(q, done, first)
   local counts, last = {}, {}
   for _, i in ipairs(done) do
     local at = first + 3 * i - 3
-    local mark = fingerprint_in(ARGV[at + 2])
-    if mark then
-      counts[mark], last[mark] = (counts[mark] or 0) + 1, at
+    local fingerprint = fingerprint_in(ARGV[at + 2])
+    if fingerprint then
+      counts[fingerprint], last[fingerprint] = (counts[fingerprint] or 0) + 1, at
     end
   end
-  for mark, count in pairs(counts) do
-    blame(q, count, ARGV[last[mark]], ARGV[last[mark] + 2])
+  for fingerprint, count in pairs(counts) do
+    add_failures(q, count, ARGV[last[fingerprint]], ARGV[last[fingerprint] + 2])
   end
 end
 
@@ -147,7 +147,7 @@ local function settle(ending, job_type, delay, flags, first, count)
     and redis.call("HMGET", root .. ":cancelling", unpack(ids)) or {}
   local limited = redis.call("HEXISTS", root .. ":limits", job_type) == 1
   local heads, done, stopped, run_ms = {}, {}, {}, 0
-  -- Runs that were started together are read once.
+  -- The time of runs that were started together is parsed once.
   local started, started_at
   for i = 1, count do
     local id, token = ids[i], ARGV[first + 3 * i - 2]
@@ -164,7 +164,7 @@ local function settle(ending, job_type, delay, flags, first, count)
       else
         done[#done + 1] = i
       end
-      -- fence and start have a fixed width until the year 2286
+      -- Fence and start time have a fixed width until the year 2286.
       local start = string.sub(token, 18, 30)
       if start ~= started then
         started, started_at = start, tonumber(start)
@@ -190,7 +190,7 @@ local function settle(ending, job_type, delay, flags, first, count)
   if #done == 0 then
     return
   end
-  -- As text: a number would be printed anew for each job.
+  -- As text: a number would be formatted again for each job.
   local gone, scores, stamp = {}, {}, string.format("%.0f", now)
   for n, i in ipairs(done) do
     local at = first + 3 * i - 3
@@ -210,11 +210,11 @@ local function settle(ending, job_type, delay, flags, first, count)
     redis.call("ZADD", q .. ending, unpack(scores))
   end
   if ending == "failed" then
-    blame_all(q, done, first)
+    add_all_failures(q, done, first)
   end
   if string.find(flags, "t", 1, true) then
     for _, id in ipairs(gone) do
-      trim_story(id)
+      trim_history(id)
     end
   end
   if with_header then
@@ -247,17 +247,17 @@ local function settle(ending, job_type, delay, flags, first, count)
     add_up(minute, job_type .. ":run_ms", run_ms)
     redis.call("EXPIRE", minute, 90000)
   end
-  -- Tell.
-  if heard or watched then
+  -- Publish.
+  if has_listeners or has_watched then
     for _, i in ipairs(done) do
       local at = first + 3 * i - 3
-      tell_end(ids[i], job_type, ARGV[at + 1], ending, ARGV[at + 2])
+      emit_end(ids[i], job_type, ARGV[at + 1], ending, ARGV[at + 2])
     end
   end
   if is_final and next(is_parent) then
     for _, id in ipairs(gone) do
       if is_parent[id] then
-        tell_dependants(id, ending)
+        notify_dependants(id, ending)
       end
     end
   end

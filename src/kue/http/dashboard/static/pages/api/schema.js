@@ -1,9 +1,9 @@
-// JSON schemas as people read them.
+// JSON schemas in readable form.
 
 import { h } from "../../lib/dom.js";
 
 const REF = "#/components/schemas/";
-//: Numbers from here on are limits of the format, not of what is meant.
+//: Larger maximums are limits of the format, not of the value.
 const HUGE = 2 ** 47;
 
 //: All named schemas.
@@ -21,7 +21,7 @@ export function schemas(document) {
     all
       .sort(([one], [other]) => one.localeCompare(other))
       .map(([name, schema]) => {
-        const inside = h("div", { class: "operation-body" });
+        const children = h("div", { class: "operation-body" });
         const details = h(
           "details",
           {
@@ -33,13 +33,13 @@ export function schemas(document) {
             "summary",
             null,
             h("code", { class: "operation-path" }, name),
-            h("span", { class: "soft operation-about" }, first(schema.description)),
+            h("span", { class: "soft operation-about" }, firstLine(schema.description)),
           ),
-          inside,
+          children,
         );
         details.addEventListener("toggle", () => {
-          if (details.open && !inside.hasChildNodes())
-            inside.append(...[shape(schema, document)].flat());
+          if (details.open && !children.hasChildNodes())
+            children.append(...[shape(schema, document)].flat());
         });
         return details;
       }),
@@ -48,27 +48,27 @@ export function schemas(document) {
 
 //: The fields of a schema, or its type.
 export function shape(schema, document) {
-  const whole = resolved(schema, document);
+  const resolvedSchema = resolved(schema, document);
   const name = nameOf(schema);
-  if (whole.type === "array" && whole.items) {
+  if (resolvedSchema.type === "array" && resolvedSchema.items) {
     return [
-      h("p", null, "A list of ", typeOf(whole.items, document)),
-      shape(whole.items, document),
+      h("p", null, "A list of ", typeOf(resolvedSchema.items, document)),
+      shape(resolvedSchema.items, document),
     ].flat();
   }
-  if (!whole.properties) return [h("p", null, typeOf(schema, document))];
-  const needed = new Set(whole.required ?? []);
+  if (!resolvedSchema.properties) return [h("p", null, typeOf(schema, document))];
+  const required = new Set(resolvedSchema.required ?? []);
   return [
     name && h("p", null, h("code", null, name)),
     h(
       "dl",
       { class: "fields" },
-      Object.entries(whole.properties).map(([field, one]) => [
+      Object.entries(resolvedSchema.properties).map(([field, one]) => [
         h(
           "dt",
           null,
           h("code", null, field),
-          needed.has(field) ? "" : h("span", { class: "faint" }, "?"),
+          required.has(field) ? "" : h("span", { class: "faint" }, "?"),
         ),
         h(
           "dd",
@@ -85,8 +85,8 @@ export function shape(schema, document) {
 export function typeOf(schema, document) {
   const name = nameOf(schema);
   if (name) {
-    const whole = resolved(schema, document);
-    if (whole.enum) return whole.enum.join(" | ");
+    const resolvedSchema = resolved(schema, document);
+    if (resolvedSchema.enum) return resolvedSchema.enum.join(" | ");
     return h("a", { href: `#schema-${name}`, onclick: () => open(name) }, name);
   }
   if (schema.anyOf)
@@ -100,7 +100,7 @@ export function typeOf(schema, document) {
     return ["list of ", typeOf(schema.items ?? {}, document)];
   const base = [schema.type ?? "anything"].flat().join(" or ");
   const format = schema.format ? ` (${schema.format})` : "";
-  return `${base}${format}${bounds(schema)}${preset(schema)}`;
+  return `${base}${format}${bounds(schema)}${defaultText(schema)}`;
 }
 
 function bounds(schema) {
@@ -116,9 +116,9 @@ function bounds(schema) {
   return "";
 }
 
-function preset(schema) {
+function defaultText(schema) {
   const value = schema.default ?? schema["x-default"] ?? null;
-  return value === null ? "" : `; else ${JSON.stringify(value)}`;
+  return value === null ? "" : `; default ${JSON.stringify(value)}`;
 }
 
 function resolved(schema, document) {
@@ -139,6 +139,6 @@ function joined(parts, between) {
   return parts.flatMap((one, index) => (index ? [between, one] : [one]));
 }
 
-function first(text = "") {
+function firstLine(text = "") {
   return text.split("\n")[0];
 }

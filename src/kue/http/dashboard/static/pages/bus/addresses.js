@@ -1,15 +1,15 @@
-// Addresses with who listens there, what passes and how long replies take.
+// Addresses of the event bus: consumers, rates, reply times and failures.
 
 import { table } from "../../components/table.js";
 import { api, report } from "../../lib/api.js";
 import { h } from "../../lib/dom.js";
-import { NOTHING, atMost, number, plural, rate } from "../../lib/format.js";
+import { NO_VALUE, atMost, number, plural, rate } from "../../lib/format.js";
 import { query, setQuery } from "../../lib/router.js";
 
 const LIMIT = 100;
 
-//: Return {node, search, keys, read(signal)}; onSend(address) is offered if there is one.
-export function addresses({ onSend = null }) {
+//: Return {node, search, keys, read(signal)}; with onSend(address) rows have a button.
+export function addressesTable({ onSend = null }) {
   let { text = "" } = query();
   const list = table({
     columns: columns(onSend),
@@ -33,27 +33,28 @@ export function addresses({ onSend = null }) {
   });
 
   async function read(signal) {
-    const asked = text;
-    const told = await api.get("/bus/addresses", { text: asked, limit: LIMIT }, { signal });
-    // Whoever types is ahead of the answers.
-    if (asked !== text) return;
-    list.update(told.addresses);
-    list.node.hidden = told.addresses.length === 0;
-    more.textContent = rest(told, asked);
+    const requested = text;
+    const params = { text: requested, limit: LIMIT };
+    const found = await api.get("/bus/addresses", params, { signal });
+    // The text may have changed in the meantime.
+    if (requested !== text) return;
+    list.update(found.addresses);
+    list.node.hidden = found.addresses.length === 0;
+    more.textContent = summary(found, requested);
   }
 
   const node = h("div", null, list.node, more);
   return { node, search, keys: list.keys, read };
 }
 
-function rest({ addresses: shown, found, rest: untold }, asked) {
-  if (!found) return asked ? "No address contains this text." : "No message has been sent yet.";
+function summary({ addresses: shown, found, rest: unreported }, text) {
+  if (!found) return text ? "No address contains this text." : "No message has been sent yet.";
   const hidden = found - shown.length;
   const words = [];
   if (hidden > 0) words.push(`${plural(hidden, "more matches", "more match")}`);
-  if (untold > 0) words.push(`nodes have ${number(untold)} more that are less busy`);
-  const text = words.join("; ");
-  return text && `${text[0].toUpperCase()}${text.slice(1)}.`;
+  if (unreported > 0) words.push(`nodes have ${number(unreported)} more that are less busy`);
+  const summaryText = words.join("; ");
+  return summaryText && `${summaryText[0].toUpperCase()}${summaryText.slice(1)}.`;
 }
 
 function columns(onSend) {
@@ -81,7 +82,7 @@ function columns(onSend) {
       label: "Replies",
       end: true,
       class: "nowrap",
-      title: "p50 and p95 of the time until a reply, in the last minutes",
+      title: "p50 and p95 of the reply time in the last minutes",
       render: latency,
     },
     { key: "failures", label: "Failed", end: true, render: failures },
@@ -109,13 +110,13 @@ function consumers({ consumers: count }) {
 }
 
 function latency({ latency: found }) {
-  if (found === null) return NOTHING;
+  if (found === null) return NO_VALUE;
   return `${atMost(found.p50)} / ${atMost(found.p95)}`;
 }
 
 function failures({ failures: found }) {
   const kinds = Object.entries(found);
-  if (!kinds.length) return NOTHING;
+  if (!kinds.length) return NO_VALUE;
   const count = kinds.reduce((sum, [, times]) => sum + times, 0);
   const title = kinds.map(([kind, times]) => `${number(times)} ${kind}`).join(", ");
   return h("span", { class: "bad", title }, number(count));

@@ -1,12 +1,13 @@
-// How a job's runs ended, and what was done to it, the newest first.
+// Attempts of a job: outcome, error, stack trace and result of each, newest first.
 
+import { jsonTree } from "../../components/json-tree.js";
 import { h } from "../../lib/dom.js";
 import { duration, timeAgo } from "../../lib/format.js";
 import { href } from "../../lib/router.js";
-import { tree } from "../../components/tree.js";
-import { stackView } from "./stack.js";
+import { factList } from "./details.js";
+import { stackView } from "./stack-trace.js";
 
-//: What became of a run, as people say it, and the state whose colour it has.
+//: Label of each outcome of a run, and the state whose colour it has.
 const OUTCOMES = {
   complete: ["complete", "complete"],
   retry: ["failed, will retry", "delayed"],
@@ -16,25 +17,26 @@ const OUTCOMES = {
   cancelled: ["cancelled", "cancelled"],
   restarted: ["requeued", "waiting"],
 };
+//: Why maintenance ended a run.
 const TAKEN = {
   lease: "its worker sent no heartbeat",
   ttl: "its run did not report in time",
 };
 
-//: The endings of *job*; *isOpen(entry, isLast)* says which are unfolded.
+//: The attempts of *job*; *isOpen(entry, isLast)* returns which are expanded.
 export function attemptsView({ history, state }, isOpen) {
   const last = history.length - 1;
   return history
     .map((entry, number) => {
       const isLast = number === last;
-      // The result of the job has a place of its own.
+      // The result of the job has its own panel.
       const shown = isLast && state === "complete" ? { ...entry, result: null } : entry;
       return entryView(shown, isOpen(entry, isLast));
     })
     .reverse();
 }
 
-//: What tells an entry from others of its job.
+//: The key of an entry, unique within its job.
 export function keyOf(entry) {
   return `${entry.at}:${entry.attempt ?? ""}:${entry.outcome}`;
 }
@@ -89,21 +91,7 @@ function bodyOf(entry) {
     if (message.includes("\n")) parts.push(h("pre", { class: "message" }, message));
     if (stack) parts.push(stackView(stack));
   }
-  if (entry.result !== null && entry.result !== undefined) parts.push(tree(entry.result));
+  if (entry.result !== null && entry.result !== undefined) parts.push(jsonTree(entry.result));
   return parts;
 }
 
-export function factList(facts) {
-  return h(
-    "dl",
-    { class: "facts" },
-    facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
-  );
-}
-
-export function attemptCount(job) {
-  const rest = job.max_attempts - job.attempts;
-  const made = `${job.attempts} of ${job.max_attempts}`;
-  if (["complete", "cancelled"].includes(job.state) || rest <= 0) return made;
-  return `${made}, ${rest} left`;
-}

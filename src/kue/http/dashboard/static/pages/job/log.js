@@ -1,20 +1,20 @@
-// What a job's runs logged: followed while it runs, by level and by word.
+// Log of a job: followed while it runs, filtered by level, attempt and text.
 
-import { FINAL } from "../../components/state.js";
+import { FINAL } from "../../components/job-state.js";
 import { fill, h } from "../../lib/dom.js";
 import { time } from "../../lib/format.js";
 import { live } from "../../lib/live.js";
 
 const PAGE = 200;
-//: The store keeps so many lines; older ones fall off, which moves all others.
+//: Lines that the store keeps; older ones are dropped, which moves all others.
 const KEPT = 1000;
 const FOLLOW_MS = 1000;
 const LEVELS = ["debug", "info", "warning", "error"];
 
 //: A panel with the log of job *id*.
 //:
-//: `follow(state)` says how the job stands, and so whether more may come; `refresh()`
-//: looks for more at once; `stop()` ends it.
+//: `follow(state)` sets the state of the job, and so whether to expect more lines;
+//: `refresh()` reads at once; `stop()` ends it.
 export function logPanel(api, id) {
   const level = h(
     "select",
@@ -52,28 +52,28 @@ export function logPanel(api, id) {
   let drawn = [];
   let drawnWithAttempt = false;
   let timer = 0;
-  let isRunning = false;
-  let isOver = false;
+  let isActive = false;
+  let isFinished = false;
   let isStopped = false;
   let reading = null;
-  //: Whether something was read that is not shown, because updates were paused.
+  //: Whether lines were read but not shown, because updates were paused.
   let isBehind = false;
 
-  async function more() {
+  async function readMore() {
     const known = lines.length;
     const last = lines.at(-1);
-    const found = await page(Math.min(known, KEPT - PAGE));
-    isBehind = live.isHeld && drawn.length > 0;
+    const found = await readFrom(Math.min(known, KEPT - PAGE));
+    isBehind = live.isPaused && drawn.length > 0;
     if (isBehind) return false;
     if (known < KEPT - PAGE) {
       lines.push(...found);
     } else {
-      lines = joined(lines, found);
+      lines = merged(lines, found);
     }
-    return lines.length > known || !same(lines.at(-1), last);
+    return lines.length > known || !isSame(lines.at(-1), last);
   }
 
-  async function page(start) {
+  async function readFrom(start) {
     const found = [];
     let next = start;
     while (next !== null && found.length < KEPT) {
@@ -86,23 +86,23 @@ export function logPanel(api, id) {
 
   async function read() {
     try {
-      if (await more()) draw();
+      if (await readMore()) draw();
       else if (!lines.length) draw();
     } catch (problem) {
       if (problem.status === 404) return;
-      note.textContent = `The log cannot be read: ${problem.message}`;
+      note.textContent = `Cannot read the log: ${problem.message}`;
     }
   }
 
-  //: One reading at a time; whoever asks meanwhile gets the one after it.
+  //: One read at a time; a call during a read starts another after it.
   function refresh() {
     reading = (reading ?? Promise.resolve()).then(() => (isStopped ? null : read()));
     return reading;
   }
 
-  //: Look again in a while; whoever asks for it often does not put it off.
+  //: Read again after a while; further calls do not postpone it.
   function tick() {
-    if (timer || isStopped || !isRunning) return;
+    if (timer || isStopped || !isActive) return;
     timer = setTimeout(async () => {
       if (live.state !== "paused") await refresh();
       timer = 0;
@@ -116,9 +116,9 @@ export function logPanel(api, id) {
     offerAttempts(attempt, runs);
     show(wanted, runs.length > 1);
     if (!lines.length) {
-      note.textContent = isOver
-        ? "No log lines. What a run logs or prints is kept here."
-        : "No log lines yet. What a run logs or prints appears here.";
+      note.textContent = isFinished
+        ? "No log lines. Logged and printed lines are kept here."
+        : "No log lines yet. Logged and printed lines appear here.";
     } else if (wanted.length < lines.length) {
       note.textContent = `${wanted.length} of ${lines.length} lines`;
     } else {
@@ -128,14 +128,14 @@ export function logPanel(api, id) {
     toEnd();
   }
 
-  //: Lines that follow those shown are added, so that selected text stays.
+  //: New lines are appended, so that selected text stays selected.
   function show(wanted, withAttempt) {
-    const goesOn =
+    const isContinued =
       withAttempt === drawnWithAttempt &&
       drawn.length <= wanted.length &&
       drawn.every((line, number) => line === wanted[number]);
-    const fresh = goesOn ? wanted.slice(drawn.length) : wanted;
-    if (!goesOn) fill(list);
+    const fresh = isContinued ? wanted.slice(drawn.length) : wanted;
+    if (!isContinued) fill(list);
     list.append(...fresh.map((line) => row(line, withAttempt)));
     drawn = wanted;
     drawnWithAttempt = withAttempt;
@@ -154,7 +154,7 @@ export function logPanel(api, id) {
 
   function onScroll() {
     const rest = list.scrollHeight - list.scrollTop - list.clientHeight;
-    // Whoever scrolls up wants to read; whoever returns to the end, to follow.
+    // Scrolling up stops following; scrolling to the end resumes it.
     following.checked = rest < 24;
   }
 
@@ -164,9 +164,9 @@ export function logPanel(api, id) {
     search,
     refresh,
     follow(state) {
-      isRunning = state === "active";
-      isOver = FINAL.includes(state);
-      // The log may have been read before it had a place to scroll in.
+      isActive = state === "active";
+      isFinished = FINAL.includes(state);
+      // The log may have been read before it was laid out.
       toEnd();
       if (isBehind) refresh();
       tick();
@@ -178,17 +178,17 @@ export function logPanel(api, id) {
   };
 }
 
-function same(one, other) {
+function isSame(one, other) {
   if (!one || !other) return one === other;
   return one.at === other.at && one.text === other.text && one.attempt === other.attempt;
 }
 
-//: What is kept of *old* and the newest lines, which overlap unless many came.
-function joined(old, newest) {
+//: Merge *old* and the newest lines, which overlap unless there are many new ones.
+function merged(old, newest) {
   const first = newest[0];
   if (!first) return old;
   let from = old.length - 1;
-  while (from >= 0 && !same(old[from], first)) from -= 1;
+  while (from >= 0 && !isSame(old[from], first)) from -= 1;
   const kept = from < 0 ? [] : old.slice(0, from);
   return [...kept, ...newest].slice(-KEPT);
 }

@@ -1,6 +1,10 @@
-// A job as code that adds another like it: Python, the command line, cURL.
+// Code that adds a similar job: Python, command line, cURL.
 
-//: What is said of a job only when it is not the default.
+import { codeSample } from "../../components/empty-state.js";
+import { api } from "../../lib/api.js";
+import { fill, h } from "../../lib/dom.js";
+
+//: Options that are written only when they differ from the default.
 const OPTIONS = [
   { name: "priority", of: (job) => job.priority },
   { name: "delay", of: (job) => seconds(job.delay) },
@@ -14,7 +18,7 @@ const OPTIONS = [
   { name: "group", of: (job) => job.group },
   { name: "tags", of: (job) => (job.tags?.length ? job.tags : null) },
 ];
-//: The command line has no words for these.
+//: Options that the command line does not have.
 const MORE_OPTIONS = [
   { name: "remove_on_complete", of: (job) => job.remove_on_complete || null },
   { name: "retention", of: (job) => seconds(job.retention) },
@@ -26,15 +30,15 @@ const MORE_OPTIONS = [
   { name: "meta", of: (job) => (Object.keys(job.meta ?? {}).length ? job.meta : null) },
 ];
 
-//: The body of POST /jobs that adds a job like this one.
+//: The body of POST /jobs that adds a similar job.
 export function asBody(job) {
   const body = { type: job.type };
   if (job.data !== null && job.data !== undefined) body.data = job.data;
-  return { ...body, ...given(job, [...OPTIONS, ...MORE_OPTIONS]) };
+  return { ...body, ...optionsOf(job, [...OPTIONS, ...MORE_OPTIONS]) };
 }
 
-export function asPython(job) {
-  const rest = Object.entries(given(job, [...OPTIONS, ...MORE_OPTIONS])).map(
+function asPython(job) {
+  const rest = Object.entries(optionsOf(job, [...OPTIONS, ...MORE_OPTIONS])).map(
     ([name, value]) => `    ${name}=${python(value)},`,
   );
   const lines = [`    ${python(job.type)},`];
@@ -44,27 +48,27 @@ export function asPython(job) {
   return ["job = await q.enqueue(", ...lines, ...rest, ")"].join("\n");
 }
 
-export function asCommand(job) {
-  const named = [quoted(job.type)];
+function asCommand(job) {
+  const positional = [quoted(job.type)];
   if (job.data !== null && job.data !== undefined) {
-    named.push(quoted(JSON.stringify(job.data)));
+    positional.push(quoted(JSON.stringify(job.data)));
   }
-  const words = [];
-  for (const [name, value] of Object.entries(given(job, OPTIONS))) {
+  const options = [];
+  for (const [name, value] of Object.entries(optionsOf(job, OPTIONS))) {
     if (name === "tags") {
-      words.push(...value.map((tag) => `--tag ${quoted(tag)}`));
+      options.push(...value.map((tag) => `--tag ${quoted(tag)}`));
       continue;
     }
     const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-    words.push(`--${name.replace("_", "-")}=${quoted(text)}`);
+    options.push(`--${name.replace("_", "-")}=${quoted(text)}`);
   }
-  // A type or a number that begins so would be taken for an option.
-  const isOdd = named.some((word) => /^'?-/.test(word));
-  const all = isOdd ? [...words, "--", ...named] : [...named, ...words];
+  // A type or a number that starts with "-" would be parsed as an option.
+  const needsSeparator = positional.some((word) => /^'?-/.test(word));
+  const all = needsSeparator ? [...options, "--", ...positional] : [...positional, ...options];
   return ["kue job add", ...all].join(" ");
 }
 
-export function asCurl(job, url) {
+function asCurl(job, url) {
   return [
     `curl ${quoted(url)} \\`,
     "  -H 'Content-Type: application/json' \\",
@@ -72,7 +76,7 @@ export function asCurl(job, url) {
   ].join("\n");
 }
 
-function given(job, options) {
+function optionsOf(job, options) {
   const found = {};
   for (const { name, of, usual } of options) {
     const value = of(job);
@@ -86,8 +90,8 @@ function seconds(ms) {
   return ms === null || ms === undefined ? null : ms / 1000;
 }
 
-//: A JSON value as Python writes it.
-export function python(value) {
+//: A JSON value as a Python literal.
+function python(value) {
   if (value === null || value === undefined) return "None";
   if (value === true) return "True";
   if (value === false) return "False";
@@ -100,8 +104,51 @@ export function python(value) {
   return `{${parts.join(", ")}}`;
 }
 
-//: A word that a shell takes as it is.
-export function quoted(word) {
+//: A word quoted for the shell.
+function quoted(word) {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   return `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+// -- the panel --------------------------------------------------------------------
+
+const LANGUAGES = [
+  ["Python", asPython],
+  ["Command line", asCommand],
+  ["cURL", (job) => asCurl(job, new URL(api.url("/jobs"), window.location.href).href)],
+];
+
+//: Return {node, show(job)}.
+export function codeView() {
+  let shown = null;
+  let language = 0;
+  const body = h("div");
+  const buttons = LANGUAGES.map(([name], number) =>
+    h("button", { type: "button", onclick: () => choose(number) }, name),
+  );
+  const node = h(
+    "div",
+    { class: "code-view" },
+    h("div", { class: "segments", role: "group", "aria-label": "Language" }, buttons),
+    body,
+  );
+
+  function choose(number) {
+    language = number;
+    draw();
+  }
+
+  function draw() {
+    buttons.forEach((button, number) =>
+      button.setAttribute("aria-pressed", String(number === language)),
+    );
+    fill(body, codeSample(LANGUAGES[language][1](shown)));
+  }
+
+  function show(job) {
+    shown = job;
+    draw();
+  }
+
+  return { node, show };
 }

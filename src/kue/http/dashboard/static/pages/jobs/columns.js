@@ -1,15 +1,15 @@
-// The columns that a list of jobs can have, and which of them someone chose.
+// Columns of the list of jobs, and the user's choice of them.
 
+import { stateBadge } from "../../components/job-state.js";
+import { progressBar } from "../../components/progress-bar.js";
 import { h } from "../../lib/dom.js";
-import { duration, number, ticking, timeAgo } from "../../lib/format.js";
+import { duration, number, timeAgo, timeSince } from "../../lib/format.js";
 import { href } from "../../lib/router.js";
-import { bar } from "../../components/bar.js";
-import { stateBadge } from "../../components/state.js";
-import { PRIORITIES } from "./filter.js";
+import { PRIORITIES } from "./filters.js";
 
 const KEY = "kue.columns";
-//: What matters of a job in each state, and of any job.
-const USUAL = {
+//: Default columns for each state, and for the list of all states.
+const DEFAULTS = {
   waiting: ["type", "state", "data", "priority", "attempts", "created_at"],
   active: ["type", "state", "data", "attempts", "worker", "run"],
   delayed: ["type", "state", "data", "priority", "attempts", "promote_at"],
@@ -18,11 +18,11 @@ const USUAL = {
   failed: ["type", "error", "data", "attempts", "run", "ended_at"],
   cancelled: ["type", "data", "priority", "attempts", "ended_at"],
 };
-const USUAL_OF_ALL = ["type", "state", "data", "priority", "attempts", "run", "updated_at"];
-//: Characters of the data that a row shows.
+const DEFAULTS_OF_ALL = ["type", "state", "data", "priority", "attempts", "run", "updated_at"];
+//: Characters of the data in a row.
 const DATA_LENGTH = 90;
 
-//: Each has what a cell shows and what a file gets.
+//: *render* returns the content of a cell, *text* that of an exported file.
 export const COLUMNS = [
   {
     key: "id",
@@ -36,7 +36,7 @@ export const COLUMNS = [
     key: "type",
     label: "Type",
     class: "name",
-    render: (job) => named(job.type),
+    render: (job) => nameCell(job.type),
     text: (job) => job.type,
   },
   {
@@ -53,14 +53,14 @@ export const COLUMNS = [
     key: "error",
     label: "Error",
     class: "wide cause",
-    render: (job) => (job.error ? brief(`${job.error.kind}: ${job.error.message}`) : ""),
+    render: (job) => (job.error ? shortened(`${job.error.kind}: ${job.error.message}`) : ""),
     text: (job) => (job.error ? `${job.error.kind}: ${job.error.message}` : ""),
   },
   {
     key: "data",
     label: "Data",
     class: "code wide",
-    render: (job) => brief(job.data),
+    render: (job) => shortened(job.data),
     text: (job) => json(job.data),
   },
   {
@@ -88,7 +88,7 @@ export const COLUMNS = [
     key: "worker",
     label: "Worker",
     class: "name",
-    render: (job) => named(job.worker),
+    render: (job) => nameCell(job.worker),
     text: (job) => job.worker,
   },
   {
@@ -101,34 +101,34 @@ export const COLUMNS = [
     key: "group",
     label: "Group",
     class: "name",
-    render: (job) => named(job.group),
+    render: (job) => nameCell(job.group),
     text: (job) => job.group,
   },
-  moment("created_at", "Created"),
-  moment("updated_at", "Changed"),
-  moment("promote_at", "Due"),
-  moment("ended_at", "Ended"),
+  timeColumn("created_at", "Created"),
+  timeColumn("updated_at", "Changed"),
+  timeColumn("promote_at", "Due"),
+  timeColumn("ended_at", "Ended"),
 ];
 
-//: Those that are chosen, or usual for jobs in *state*, in their order.
-export function chosen(state) {
-  let keys = USUAL[state] ?? USUAL_OF_ALL;
+//: The chosen columns, or the defaults for jobs in *state*, in order.
+export function chosenColumns(state) {
+  let keys = DEFAULTS[state] ?? DEFAULTS_OF_ALL;
   try {
-    const kept = JSON.parse(localStorage.getItem(KEY) ?? "null");
-    if (Array.isArray(kept)) keys = kept;
+    const saved = JSON.parse(localStorage.getItem(KEY) ?? "null");
+    if (Array.isArray(saved)) keys = saved;
   } catch {
-    // What is kept there is not ours, or nothing may be kept.
+    // No storage, or its content is invalid.
   }
   return COLUMNS.filter((column) => column.fixed || keys.includes(column.key));
 }
 
-//: Remember which are chosen; null for the usual ones.
-export function choose(keys) {
+//: Save the chosen columns; null for the defaults.
+export function saveColumns(keys) {
   try {
     if (keys === null) localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, JSON.stringify(keys));
   } catch {
-    // Then they are as usual next time.
+    // No storage: the defaults apply next time.
   }
 }
 
@@ -136,15 +136,15 @@ export function priorityName(priority) {
   return PRIORITIES.get(priority) ?? String(priority);
 }
 
-export function json(value) {
+function json(value) {
   return value === null || value === undefined ? "" : JSON.stringify(value);
 }
 
-function named(name) {
+function nameCell(name) {
   return name ? h("span", { title: name }, name) : "";
 }
 
-function brief(value) {
+function shortened(value) {
   const whole = typeof value === "string" ? value : json(value);
   const line = whole.split("\n", 1)[0];
   if (line.length <= DATA_LENGTH) return line;
@@ -153,10 +153,10 @@ function brief(value) {
 
 function runCell(job) {
   if (job.state !== "active") return job.duration === null ? "" : duration(job.duration);
-  return [ticking(job.started_at), job.progress > 0 && bar(job.progress)];
+  return [timeSince(job.started_at), job.progress > 0 && progressBar(job.progress)];
 }
 
-function moment(key, label) {
+function timeColumn(key, label) {
   return {
     key,
     label,

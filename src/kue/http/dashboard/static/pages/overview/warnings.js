@@ -1,64 +1,64 @@
-// What is wrong, on top of the overview, with what to do about it.
+// Warnings on top of the overview, with links and actions.
 
-import { keyed } from "../../components/keyed.js";
-import { fill, h } from "../../lib/dom.js";
+import { keyedList } from "../../components/keyed-list.js";
+import { pathSegment } from "../../lib/api.js";
+import { fill, h, setText } from "../../lib/dom.js";
 import { number, plural, time } from "../../lib/format.js";
 import { live } from "../../lib/live.js";
-import { href } from "../../lib/router.js";
-import { part } from "../../lib/api.js";
 import { can } from "../../lib/me.js";
-import { resume } from "../queues/acts.js";
+import { href } from "../../lib/router.js";
+import { resume } from "../queues/actions.js";
 
-//: How bad each is, worst first, and a word for it.
+//: Tone and title of each kind of warning, worst first.
 const KINDS = {
   "lost-worker": { tone: "bad", word: "Worker lost" },
   "no-worker": { tone: "bad", word: "No worker" },
-  backlog: { tone: "warn", word: "Backlog grows" },
+  backlog: { tone: "warn", word: "Growing backlog" },
   paused: { tone: "warn", word: "Paused" },
 };
 const OTHER = { tone: "warn", word: "Warning" };
 const ORDER = Object.keys(KINDS);
 //: Warnings shown before "and … more", and queues named in one of them.
-const SHOWN = 5;
-const NAMED = 8;
+const MAX_SHOWN = 5;
+const MAX_NAMED = 8;
 
-//: Return {verdict, node, update(stats), stop()}: a word for all, and the list.
+//: Return {verdict, node, update(stats), stop()}: the overall health, and the list.
 export function warnings({ onChange }) {
   const verdict = h("p", { class: "verdict", role: "status" });
   const list = h("ul", { class: "warnings" });
   const rest = h("p", { class: "warnings-rest" });
   const node = h("div", { class: "pile" }, list, rest);
-  const show = keyed(
+  const show = keyedList(
     list,
     (one) => JSON.stringify([one.code, one.queue, one.worker, one.queues]),
     (one) => warning(one, onChange),
   );
-  let known = null;
-  const stop = live.onState(judge);
+  let health = null;
+  const stop = live.onState(showVerdict);
 
-  //: Say how things stand; without a connection nobody can.
-  function judge() {
+  //: Show the overall health, or that there is no connection.
+  function showVerdict() {
     const at = live.lostAt;
-    if (at !== null) say("lost", `No connection since ${time(at)}`);
-    else if (known) say(known.tone, known.text);
+    if (at !== null) setVerdict("lost", `No connection since ${time(at)}`);
+    else if (health) setVerdict(health.tone, health.text);
   }
 
-  function say(tone, text) {
+  function setVerdict(tone, text) {
     verdict.dataset.tone = tone;
-    if (verdict.textContent !== text) verdict.textContent = text;
+    setText(verdict, text);
   }
 
   function update({ warnings: found, more_warnings: more = 0, workers }) {
     const sorted = byCause(found, workers).sort((a, b) => rank(a) - rank(b));
     const count = sorted.length + more;
     const isBad = sorted.some((one) => kind(one).tone === "bad");
-    known =
+    health =
       count === 0
-        ? { tone: "good", text: "All is well" }
-        : { tone: isBad ? "bad" : "warn", text: `${plural(count, "thing")} to look at` };
-    judge();
-    show(sorted.slice(0, SHOWN));
-    const left = count - Math.min(SHOWN, sorted.length);
+        ? { tone: "good", text: "Healthy" }
+        : { tone: isBad ? "bad" : "warn", text: plural(count, "warning") };
+    showVerdict();
+    show(sorted.slice(0, MAX_SHOWN));
+    const left = count - Math.min(MAX_SHOWN, sorted.length);
     rest.textContent = left > 0 ? `and ${number(left)} more` : "";
     node.hidden = count === 0;
   }
@@ -66,15 +66,15 @@ export function warnings({ onChange }) {
   return { verdict, node, update, stop };
 }
 
-//: The same warnings, with one for all queues that lack a worker.
+//: The same warnings, with a single one for all queues without a worker.
 function byCause(found, { alive }) {
-  const idle = found.filter(({ code }) => code === "no-worker");
-  if (idle.length < 2) return [...found];
-  const queues = idle.map(({ queue }) => queue);
+  const unhandled = found.filter(({ code }) => code === "no-worker");
+  if (unhandled.length < 2) return [...found];
+  const queues = unhandled.map(({ queue }) => queue);
   const message =
     alive === 0
       ? `no worker is running, and jobs wait in ${plural(queues.length, "queue")}:`
-      : `jobs wait in ${plural(queues.length, "queue")} that no live worker takes:`;
+      : `jobs wait in ${plural(queues.length, "queue")} that no live worker handles:`;
   const rest = found.filter(({ code }) => code !== "no-worker");
   return [{ code: "no-worker", message, queues }, ...rest];
 }
@@ -96,21 +96,21 @@ function warning(first, onChange) {
     { class: "warning", dataset: { tone, code: first.code } },
     h("strong", { class: "warning-word" }, word),
     message,
-    h("span", { class: "warning-acts" }, acts(first, onChange)),
+    h("span", { class: "warning-acts" }, actions(first, onChange)),
   );
   return { node, update: (one) => fill(message, one.message, names(one)) };
 }
 
 function names({ queues = [] }) {
-  const links = queues.slice(0, NAMED).flatMap((queue) => [" ", queueLink(queue, queue)]);
-  return [links, queues.length > NAMED && ` and ${number(queues.length - NAMED)} more`];
+  const links = queues.slice(0, MAX_NAMED).flatMap((queue) => [" ", queueLink(queue, queue)]);
+  return [links, queues.length > MAX_NAMED && ` and ${number(queues.length - MAX_NAMED)} more`];
 }
 
 function queueLink(queue, text) {
-  return h("a", { href: href(`/queues/${part(queue)}`) }, text);
+  return h("a", { href: href(`/queues/${pathSegment(queue)}`) }, text);
 }
 
-function acts(one, onChange) {
+function actions(one, onChange) {
   const links = [];
   if (one.queue) links.push(queueLink(one.queue, "Show queue"));
   else if (one.queues) links.push(h("a", { href: href("/queues") }, "Show queues"));

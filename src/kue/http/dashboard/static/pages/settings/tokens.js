@@ -1,13 +1,13 @@
-// Tokens for programs, each with what it may do.
+// API tokens with their scopes: create, revoke.
 
 import { confirm, openDialog } from "../../components/dialog.js";
-import { empty, sample } from "../../components/empty.js";
+import { codeSample, emptyState } from "../../components/empty-state.js";
 import { formDialog } from "../../components/form.js";
 import { table } from "../../components/table.js";
 import { toast, toastProblem } from "../../components/toast.js";
-import { part, report } from "../../lib/api.js";
+import { pathSegment, report } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
-import { NOTHING, timeAgo } from "../../lib/format.js";
+import { NO_VALUE, timeAgo } from "../../lib/format.js";
 
 const SCOPES = [
   ["read", "Read: see everything"],
@@ -15,8 +15,8 @@ const SCOPES = [
   ["manage", "Manage: retry, cancel, pause"],
   ["admin", "Admin: remove jobs, manage users and tokens"],
 ];
-//: How long a token lives.
-const LIVES = [
+//: Lifetimes of a token.
+const LIFETIMES = [
   ["1d", "1 day"],
   ["30d", "30 days"],
   ["90d", "90 days"],
@@ -24,7 +24,7 @@ const LIVES = [
   ["", "Never"],
 ];
 
-export function tokens({ api, me }) {
+export function tokensPanel({ api, me }) {
   const columns = [
     { key: "name", label: "Name", render: (token) => token.name },
     { key: "scopes", label: "Scopes", render: (token) => (token.scopes ?? []).join(", ") },
@@ -34,7 +34,7 @@ export function tokens({ api, me }) {
       label: "Expires",
       render: (token) => (token.until ? timeAgo(token.until) : "never"),
     },
-    { key: "by", label: "Created by", render: (token) => token.by || NOTHING },
+    { key: "by", label: "Created by", render: (token) => token.by || NO_VALUE },
     {
       key: "acts",
       label: "",
@@ -50,9 +50,9 @@ export function tokens({ api, me }) {
     },
   ];
   const list = table({ columns, key: (token) => token.id, caption: "Tokens" });
-  const place = h("div", { class: "flush as-cards" });
+  const container = h("div", { class: "flush as-cards" });
   const add = h("button", { class: "small", onclick: create }, "Create a token");
-  // Made on the command line, as long as nobody has to log in.
+  // Without login, tokens are created on the command line.
   add.hidden = me.open_mode;
   const node = h(
     "section",
@@ -63,7 +63,7 @@ export function tokens({ api, me }) {
       h("h2", null, "Tokens"),
       h("span", { class: "actions" }, add),
     ),
-    place,
+    container,
   );
   read();
   return node;
@@ -73,7 +73,7 @@ export function tokens({ api, me }) {
       const found = await api.get("/tokens");
       const all = found.tokens ?? found;
       list.update(all);
-      fill(place, all.length ? list.node : none(me));
+      fill(container, all.length ? list.node : noTokens(me));
     } catch (error) {
       if (!error.isMissing) report(error);
       node.hidden = error.isMissing;
@@ -90,7 +90,7 @@ export function tokens({ api, me }) {
           name: "expires",
           label: "Expires after",
           type: "select",
-          options: LIVES,
+          options: LIFETIMES,
           value: "90d",
         },
         ...SCOPES.map(([name, label]) => ({
@@ -102,10 +102,10 @@ export function tokens({ api, me }) {
       ],
       submit: async (values) => {
         const scopes = SCOPES.map(([name]) => name).filter((name) => values[name]);
-        if (!scopes.length) throw new Error("choose what it may do");
+        if (!scopes.length) throw new Error("choose at least one scope");
         const expires = values.expires || null;
-        const made = await api.post("/tokens", { name: values.name, scopes, expires });
-        show(made.secret);
+        const created = await api.post("/tokens", { name: values.name, scopes, expires });
+        showSecret(created.secret);
         read();
       },
     });
@@ -114,13 +114,13 @@ export function tokens({ api, me }) {
   async function revoke(token) {
     const isSure = await confirm({
       title: `Revoke ${token.name}?`,
-      text: "Programs that use it will be refused.",
+      text: "Programs that use it will be rejected.",
       action: "Revoke",
       danger: true,
     });
     if (!isSure) return;
     try {
-      await api.delete(`/tokens/${part(token.id)}`);
+      await api.delete(`/tokens/${pathSegment(token.id)}`);
       toast(`${token.name} is revoked`, { tone: "good" });
       read();
     } catch (error) {
@@ -129,12 +129,12 @@ export function tokens({ api, me }) {
   }
 }
 
-function show(secret) {
+function showSecret(secret) {
   openDialog({
     title: "Your token",
     body: [
       h("p", null, "Copy it now: it is shown only once."),
-      sample(secret),
+      codeSample(secret),
       h(
         "p",
         { class: "help" },
@@ -146,10 +146,10 @@ function show(secret) {
   });
 }
 
-function none(me) {
+function noTokens(me) {
   const use =
     'curl -H "Authorization: Bearer $KUE_TOKEN" https://example.com/api/v1/stats';
-  return empty({
+  return emptyState({
     title: "No tokens",
     text: "Programs authenticate to the REST API with a token.",
     code: me.open_mode ? "kue token add NAME --scope read" : use,

@@ -1,36 +1,35 @@
-// One worker: what it says of itself, what it runs, and what can be done to it.
+// Worker card: status, slots, running jobs and actions of one worker.
 
-import { bar } from "../../components/bar.js";
-import { keyed } from "../../components/keyed.js";
-import { write } from "../../components/tile.js";
-import { part } from "../../lib/api.js";
-import { fill, h } from "../../lib/dom.js";
-import { bytes, duration, number, ticking, timeAgo } from "../../lib/format.js";
+import { keyedList } from "../../components/keyed-list.js";
+import { progressBar } from "../../components/progress-bar.js";
+import { pathSegment } from "../../lib/api.js";
+import { fill, h, setText } from "../../lib/dom.js";
+import { bytes, duration, number, timeAgo, timeSince } from "../../lib/format.js";
 import { can } from "../../lib/me.js";
 import { href } from "../../lib/router.js";
-import { pause, resume } from "../queues/acts.js";
-import { mark, pauseText } from "../queues/marks.js";
-import { stacks, stop } from "./acts.js";
+import { pause, resume } from "../queues/actions.js";
+import { badge, pauseText } from "../queues/badges.js";
+import { stacks, stop } from "./actions.js";
 
-//: Milliseconds that an event loop may be late.
-const LATE = 100;
+//: Milliseconds of event loop lag from which it is highlighted.
+const HIGH_LAG = 100;
 
-//: Return {node, update(worker)}; onChange() is called when something was done to it.
+//: Return {node, update(worker)}; onChange() is called after an action.
 export function card(first, onChange) {
   let worker = first;
   const badges = h("span", { class: "marks" });
-  const acts = h("div", { class: "actions" });
+  const actions = h("div", { class: "actions" });
   const note = h("p", { class: "notice", dataset: { tone: "warn" }, hidden: true });
   const facts = h("dl", { class: "figures" });
   const slots = h("ul", { class: "slots" });
   const list = h("ol", { class: "runs" });
   const idle = h("p", { class: "faint" });
-  const showRuns = keyed(list, ({ id, attempt }) => `${id}:${attempt}`, run);
-  const showSlots = keyed(slots, ({ type }) => type, slot);
+  const showRuns = keyedList(list, ({ id, attempt }) => `${id}:${attempt}`, run);
+  const showSlots = keyedList(slots, ({ type }) => type, slot);
   const node = h(
     "article",
     { class: "card worker", "aria-label": first.name },
-    h("header", { class: "worker-head" }, h("h2", null, first.name), badges, acts),
+    h("header", { class: "worker-head" }, h("h2", null, first.name), badges, actions),
     note,
     facts,
     slots,
@@ -40,17 +39,19 @@ export function card(first, onChange) {
 
   function update(next) {
     worker = next;
-    node.dataset.state = standing(worker);
-    once(badges, standing(worker), () => mark(tone(worker), standing(worker)));
-    once(acts, `${worker.paused}${worker.alive}`, buttons);
+    node.dataset.state = statusOf(worker);
+    fillIfChanged(badges, statusOf(worker), () => badge(tone(worker), statusOf(worker)));
+    fillIfChanged(actions, `${worker.paused}${worker.alive}`, buttons);
     note.hidden = worker.pause === null;
-    if (worker.pause !== null) write(note, pauseText(worker.pause));
-    once(facts, JSON.stringify(factsOf(worker).map(String)), () => shown(factsOf(worker)));
+    if (worker.pause !== null) setText(note, pauseText(worker.pause));
+    fillIfChanged(facts, JSON.stringify(factsOf(worker).map(String)), () =>
+      statusView(factsOf(worker)),
+    );
     showSlots(slotsOf(worker));
     showRuns(worker.running);
     const hidden = worker.active - worker.running.length;
     idle.hidden = worker.active > 0 && hidden <= 0;
-    write(idle, worker.active === 0 ? "Idle." : `and ${number(hidden)} more`);
+    setText(idle, worker.active === 0 ? "Idle." : `and ${number(hidden)} more`);
   }
 
   function buttons() {
@@ -78,26 +79,26 @@ export function card(first, onChange) {
   return { node, update };
 }
 
-//: Fill a node when what it shows has changed: what has the focus keeps it.
-function once(node, key, make) {
+//: Fill a node only when its content has changed, so that focus is kept.
+function fillIfChanged(node, key, make) {
   if (node.dataset.key === key) return;
   node.dataset.key = key;
   fill(node, make());
 }
 
-function standing({ alive, lost, paused }) {
+function statusOf({ alive, lost, paused }) {
   if (lost) return "lost";
   if (!alive) return "gone";
   return paused ? "quiet" : "alive";
 }
 
 function tone(worker) {
-  return { alive: "good", quiet: "warn", lost: "bad", gone: "" }[standing(worker)];
+  return { alive: "good", quiet: "warn", lost: "bad", gone: "" }[statusOf(worker)];
 }
 
-// -- what it says -------------------------------------------------------------------
+// -- status -------------------------------------------------------------------------
 
-//: What there is to say: [name, text, tone, when it is a moment].
+//: The status of a worker: [name, text, tone, Unix ms if it is a time].
 function factsOf(worker) {
   const { host, pid, version, started_at: at, done, memory, lag_ms: lag } = worker;
   const process = [host, pid && `pid ${pid}`].filter(Boolean).join(", ");
@@ -107,24 +108,24 @@ function factsOf(worker) {
     ["Up since", null, "", at],
     ["Runs finished", done === null ? null : number(done)],
     ["Memory", memory === null ? null : bytes(memory)],
-    ["Event loop lag", lag === null ? null : duration(lag), lag > LATE ? "warn" : ""],
-    ["Fails", worker.trouble, "bad"],
-    ["Blocked the event loop", heldUp(worker), worker.blocked ? "warn" : ""],
-    ["Last heartbeat due", null, "", worker.alive ? null : worker.deadline],
+    ["Event loop lag", lag === null ? null : duration(lag), lag > HIGH_LAG ? "warn" : ""],
+    ["Problem", worker.trouble, "bad"],
+    ["Blocked the event loop", blockedText(worker), worker.blocked ? "warn" : ""],
+    [worker.stopped ? "Stopped" : "Lease expired", null, "", worker.alive ? null : worker.deadline],
   ].filter(([, text, , moment]) => text || moment);
 }
 
-function heldUp({ blocked, blocked_at: where }) {
+function blockedText({ blocked, blocked_at: where }) {
   if (blocked === null) return null;
   if (blocked === 0) return "never";
   return `${number(blocked)} ×${where ? `, last at ${where}` : ""}`;
 }
 
-function shown(facts) {
+function statusView(facts) {
   return facts.map(([name, text, tone = "", at = null]) =>
     h(
       "div",
-      // A line of code needs the room.
+      // A line of code needs the space.
       { class: text?.length > 24 && "wide", dataset: { tone } },
       h("dt", null, name),
       h("dd", null, at === null ? text : timeAgo(at)),
@@ -132,7 +133,7 @@ function shown(facts) {
   );
 }
 
-// -- what it runs -------------------------------------------------------------------
+// -- slots and running jobs -----------------------------------------------------------
 
 function slotsOf({ slots, running }) {
   const used = new Map();
@@ -145,13 +146,13 @@ function slotsOf({ slots, running }) {
 function slot({ type }) {
   const text = h("span", { class: "slot-text" });
   const meter = h("span", { class: "slot-meter" });
-  const link = h("a", { href: href(`/queues/${part(type)}`) }, type);
+  const link = h("a", { href: href(`/queues/${pathSegment(type)}`) }, type);
   const node = h("li", null, link, meter, text);
 
   function update({ used, of }) {
-    write(text, `${number(used)} of ${number(of)}`);
-    once(meter, `${used}/${of}`, () =>
-      bar(of > 0 ? (100 * used) / of : 0, { label: `Slots used for ${type}` }),
+    setText(text, `${number(used)} of ${number(of)}`);
+    fillIfChanged(meter, `${used}/${of}`, () =>
+      progressBar(of > 0 ? (100 * used) / of : 0, { label: `Slots used for ${type}` }),
     );
   }
 
@@ -167,13 +168,13 @@ function run({ id, type, attempt, elapsed_ms: elapsed }) {
     h("span", { class: "run-type" }, type),
     h("span", { class: "run-attempt" }, attempt > 1 ? `attempt ${number(attempt)}` : ""),
     progress,
-    // By this clock: the store's may be another, and it is to go on from here.
-    h("span", { class: "run-time" }, ticking(Date.now() - elapsed)),
+    // In the browser's clock, which may differ from the store's: it keeps counting here.
+    h("span", { class: "run-time" }, timeSince(Date.now() - elapsed)),
   );
 
   function update({ progress: share }) {
-    once(progress, String(share), () =>
-      share > 0 ? bar(share, { label: `Progress of job ${id}`, text: true }) : null,
+    fillIfChanged(progress, String(share), () =>
+      share > 0 ? progressBar(share, { label: `Progress of job ${id}`, text: true }) : null,
     );
   }
 

@@ -1,5 +1,5 @@
--- A call whose reply was lost is made again, with the same number, and is answered as
--- it was the first time.  A caller makes one call at a time.
+-- Idempotency: a call whose reply was lost is sent again, with the same number, and gets
+-- the reply of the first time.  A caller makes one call at a time.
 local caller, number = root .. ":call:" .. ARGV[1], tonumber(ARGV[2])
 
 local function answered()
@@ -7,11 +7,11 @@ local function answered()
   if not last or tonumber(last) < number then
     return nil
   end
-  -- One that comes after its successor was given up by its caller.
+  -- A call that arrives after its successor was abandoned by its caller.
   return tonumber(last) == number and text or "-"
 end
 
--- Longer than any caller tries.
+-- Kept for longer than any caller retries.
 local function answer(text)
   redis.call("SET", caller, ARGV[2] .. "\t" .. text, "PX", 60000)
   return text

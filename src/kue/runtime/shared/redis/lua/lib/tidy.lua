@@ -3,12 +3,12 @@ local function remove(key)
   redis.call("ZREM", ends, key)
 end
 
--- Removes some entries that have ended: more than one change can add.  A map all of
--- whose entries end is given an end itself, so that Redis removes it when nobody comes
--- again.
+-- Removes some expired entries: more than one change can add.  A map all of whose
+-- entries expire gets an expiry time as well, so that Redis removes it when nobody
+-- uses it any more.
 local function tidy()
-  local over = redis.call("ZRANGEBYSCORE", ends, "-inf", now, "LIMIT", 0, 20)
-  for _, key in ipairs(over) do
+  local expired = redis.call("ZRANGEBYSCORE", ends, "-inf", now, "LIMIT", 0, 20)
+  for _, key in ipairs(expired) do
     remove(key)
   end
   local timed = redis.call("ZCARD", ends)

@@ -1,0 +1,152 @@
+"""``kue job add``: enqueue one job, or one for each line of standard input."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kue.cli.context import adds, as_usage_error, json_option
+from kue.cli.input import read_argument, read_json, read_lines
+from kue.cli.output.console import output, print_message
+from kue.cli.output.listing import progress_bar, show_one
+from kue.cli.output.text import jobs
+from kue.cli.params import DURATION, POSITIVE, PRIORITY, TIME, TYPE
+from kue.cli.unknown_names import warn_of_unhandled_type
+from kue.store.values import MAX_BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kue.client.handle import JobHandle
+    from kue.client.queue import Kue
+    from kue.model.job import Draft
+    from kue.model.payload import JSON
+
+
+@adds
+@click.argument("type", type=TYPE)
+@click.argument("data", required=False)
+@click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
+@click.option("--delay", type=DURATION, help="Wait this long before the run: 10m.")
+@click.option("--at", type=TIME, help="Not before this time: 2026-11-15T09:30:00Z.")
+@click.option("--attempts", type=int, help="The maximum number of attempts; else 1.")
+@click.option("--backoff", help="Wait between attempts: 30s, 1s,10s,1m, or JSON.")
+@click.option("--timeout", type=DURATION, help="How long one run may take.")
+@click.option(
+    "--ttl", type=DURATION, help="How long a run may go without a sign of life."
+)
+@click.option("--expires", type=DURATION, help="Fail it if not started within this.")
+@click.option("--unique", help="A unique key: skip if an unfinished job has it.")
+@click.option("--unique-for", type=DURATION, help="Hold the key at least this long.")
+@click.option("--group", help="Share the type's per-key limit with this group.")
+@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
+@click.option("--count", type=POSITIVE, default=1, help="Add this many copies.")
+@click.option("--stdin", is_flag=True, help="Add one for each line of JSON on stdin.")
+@json_option(help="Write one JSON object per line: id, type, new.")
+async def add(
+    q: Kue,
+    /,
+    type: str,
+    data: str | None,
+    count: int,
+    stdin: bool,
+    as_json: bool,
+    at: datetime | timedelta | None,
+    **options: Any,
+) -> None:
+    """
+    Add a job of TYPE and print its id.
+
+    DATA is JSON; - reads it from standard input.  With --count or --stdin many are
+    added, 500 at a time; their ids are printed one per line, on a terminal only their
+    number.
+
+    \b
+      kue job add email '{"to": "ann"}' --priority high --attempts 3
+      kue job add report --at 2026-11-15T09:30:00Z
+      kue job add email --stdin < addresses.jsonl
+    """
+    batches = _batches(data, count=count, stdin=stdin)
+    options |= _times(at, options.pop("delay"))
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    drafts = _drafts(q, type, batches, _read_backoff(given))
+    if count == 1 and not stdin:
+        [handle] = await q.enqueue_many(next(drafts))
+        _show([handle], as_json=as_json)
+        if not handle.is_new:
+            print_message(
+                f"job {handle.id} has this unique key already; nothing was added"
+            )
+    else:
+        await _add_many(q, drafts, None if stdin else count, as_json=as_json)
+    await warn_of_unhandled_type(q, type)
+
+
+def _times(
+    at: datetime | timedelta | None, delay: timedelta | None
+) -> dict[str, datetime | timedelta | None]:
+    if at is not None and delay is not None:
+        raise click.UsageError("give --delay or --at, not both")
+    # "--at 10m" means the same as "--delay 10m".
+    return {"delay": at} if isinstance(at, timedelta) else {"at": at, "delay": delay}
+
+
+def _batches(data: str | None, *, count: int, stdin: bool) -> Iterator[list[JSON]]:
+    if stdin:
+        if data is not None or count != 1:
+            raise click.UsageError("--stdin cannot be combined with DATA or --count")
+        return (
+            [read_json(line.text, what=line.location) for line in lines]
+            for lines in read_lines()
+        )
+    value = None if data is None else read_argument(data, what="data")
+    return ([value] * min(MAX_BATCH, left) for left in range(count, 0, -MAX_BATCH))
+
+
+def _read_backoff(options: dict[str, Any]) -> dict[str, Any]:
+    """Read ``1s,10s`` as a list, and text that begins with a brace as JSON."""
+    text = options.get("backoff")
+    if text is None:
+        return options
+    if text.startswith("{"):
+        return options | {"backoff": read_json(text, what="backoff")}
+    parts = [DURATION.convert(part.strip(), None, None) for part in text.split(",")]
+    return options | {"backoff": parts if len(parts) > 1 else parts[0]}
+
+
+def _drafts(
+    q: Kue, type: str, batches: Iterable[list[JSON]], options: dict[str, Any]
+) -> Iterator[list[Draft]]:
+    for values in batches:
+        with as_usage_error():
+            made = [q.draft(type, value, **options) for value in values]
+        yield made
+
+
+async def _add_many(
+    q: Kue, batches: Iterable[list[Draft]], total: int | None, *, as_json: bool
+) -> None:
+    is_quiet = output().is_terminal and not as_json
+    added = existed = 0
+    with progress_bar("Adding jobs", total) as update:
+        try:
+            for drafts in batches:
+                handles = await q.enqueue_many(drafts)
+                added += sum(handle.is_new for handle in handles)
+                existed += sum(not handle.is_new for handle in handles)
+                update(added + existed)
+                if not is_quiet:
+                    _show(handles, as_json=as_json)
+        except click.UsageError:
+            print_message(f"{jobs(added)} had been added before this:")
+            raise
+    held = f"; {existed:,} had their unique key taken" if existed else ""
+    print_message(f"added {jobs(added)}{held}")
+
+
+def _show(handles: Iterable[JobHandle[Any]], *, as_json: bool) -> None:
+    for handle in handles:
+        item = {"id": handle.id, "type": handle.type, "new": handle.is_new}
+        show_one(item, str(handle.id), as_json=as_json)

@@ -1,0 +1,121 @@
+"""``kue job list``: list and search jobs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kue.cli.context import as_usage_error, json_option, reads
+from kue.cli.output.console import print_message
+from kue.cli.output.listing import Column, Listing, ago
+from kue.cli.output.text import json_text
+from kue.cli.params import PRIORITY, STATE, TIME, TYPE, limit_options, moment_of
+from kue.cli.unknown_names import check_type
+from kue.model.job_json import job_detail
+from kue.model.payload import value_of
+from kue.store.values import MAX_BATCH
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from kue.client.queue import Kue
+    from kue.model.job import Job, State
+    from kue.model.payload import JSON
+
+COLUMNS: tuple[Column[Job], ...] = (
+    Column("id", lambda job: job.id, is_number=True),
+    Column("type", lambda job: job.type, wraps=True),
+    Column("state", lambda job: job.state.value),
+    Column("prio", lambda job: job.priority, is_number=True, rank=4),
+    Column("tries", lambda job: f"{job.attempts}/{job.max_attempts}", rank=3),
+    Column("added", lambda job: ago(job.created_at), rank=2),
+    Column("data", lambda job: json_text(job.data), is_long=True, rank=1),
+    Column("error", lambda job: job.error.summary if job.error else "", is_long=True),
+)
+
+
+@reads
+@click.option("--type", type=TYPE, help="Only jobs of this type.")
+@click.option("--state", type=STATE, help="waiting, active, delayed, failed …")
+@click.option("--tag", help="Only jobs with this tag.")
+@click.option("--text", help="Text in the data, ignoring case.")
+@click.option("--error", help="Text in the last error, ignoring case.")
+@click.option("--worker", help="Only jobs that this worker runs, or ran last.")
+@click.option("--group", help="Only jobs of this group.")
+@click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
+@click.option("--fingerprint", help="Only jobs that failed with this error.")
+@click.option(
+    "--data",
+    "paths",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="A value in the data: user.id=42; if repeated, all must match.",
+)
+@click.option("--since", type=TIME, help="Added at or after: 10m, 2026-11-15T09:30Z.")
+@click.option("--until", type=TIME, help="Added before: 10m, 2026-11-15T09:30Z.")
+@click.option("--newest", is_flag=True, help="In reverse order.")
+@limit_options
+@click.option("--cursor", help="Where to continue, as printed after a list.")
+@json_option(help="Write one JSON object per line: the whole job.")
+async def list_(
+    q: Kue,
+    /,
+    type: str | None,
+    state: State | None,
+    paths: tuple[str, ...],
+    since: datetime | timedelta | None,
+    until: datetime | timedelta | None,
+    newest: bool,
+    limit: int,
+    every: bool,
+    cursor: str | None,
+    as_json: bool,
+    **searched: Any,
+) -> None:
+    """
+    List jobs that match all options given.
+
+    With a --state in the order of that state (waiting: the next to run first; ended:
+    the first to end first), else by id.  Columns in a pipe: id, type, state, priority,
+    attempts, when added, data, error.
+
+    \b
+      kue job list --state waiting --type email
+      kue job list --error timeout --since 2h
+      kue job list --all --json | jq .data
+    """
+    await check_type(q, type)
+    filters = searched | {
+        "data": dict(map(_path_and_value, paths)) or None,
+        "since": await moment_of(q, since),
+        "until": await moment_of(q, until),
+    }
+    given = {name: value for name, value in filters.items() if value not in (None, "")}
+    # find() examines the contents of jobs, which only filters need.
+    look = partial(q.find, **given) if given else q.page
+    listing, now = Listing(COLUMNS, job_detail, as_json=as_json), await q.now()
+    left = None if every else limit
+    while left != 0:
+        size = MAX_BATCH if left is None else min(left, MAX_BATCH)
+        with as_usage_error():
+            page = await look(
+                type=type, state=state, descending=newest, limit=size, cursor=cursor
+            )
+        listing.show(page.jobs, now=now)
+        cursor = page.cursor
+        if cursor is None:
+            return
+        left = None if left is None else left - len(page.jobs)
+    print_message(f"there may be more: --cursor={cursor} continues, --all shows all")
+
+
+def _path_and_value(given: str) -> tuple[str, JSON]:
+    """Split ``user.id=42``; the value is JSON if it can be parsed, else text."""
+    path, sign, text = given.partition("=")
+    if not path or not sign:
+        raise click.UsageError(
+            f"--data is PATH=VALUE, such as user.id=42, not {given!r}"
+        )
+    return path, value_of(text)

@@ -1,0 +1,298 @@
+"""``kue job show``, ``log`` and ``wait``: the details, log and result of a job."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from kue.cli.commands.job.change import ids_argument
+from kue.cli.context import json_option, reads
+from kue.cli.output.console import DONE, REFUSED, output, print_message
+from kue.cli.output.listing import (
+    Cell,
+    Column,
+    Listing,
+    progress_bar,
+    show_json,
+    show_line,
+)
+from kue.cli.output.text import both, iso, json_text, visible, visible_lines, words
+from kue.cli.params import DURATION, JOB_ID, batches
+from kue.model.errors import JobNotFound
+from kue.model.job import Priority, State
+from kue.model.job_json import job_detail
+from kue.store.values import MAX_LOG_LINES
+from kue.worker.progress_values import LEVELS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from datetime import timedelta
+
+    from rich.console import Console
+
+    from kue.client.handle import JobHandle
+    from kue.client.queue import Kue
+    from kue.model.job import Attempt, Job
+    from kue.store.values import LogLine
+
+#: How often --follow reads the log: stores publish no event for log lines.
+LOOK_SECONDS = 0.5
+_NAMES = {priority.value: priority.name.lower() for priority in Priority}
+
+
+def _started(attempt: Attempt) -> Cell:
+    began = iso(attempt.run.started_at if attempt.run else attempt.at)
+    return Cell(began[:19], began)
+
+
+def _took(attempt: Attempt) -> str:
+    return words(attempt.duration) if attempt.run else ""
+
+
+def _details(attempt: Attempt) -> str:
+    parts = (
+        attempt.error and attempt.error.summary,
+        attempt.reason,
+        attempt.taken and f"reclaimed: its {attempt.taken} expired",
+        attempt.delay and f"retry after {words(attempt.delay)}",
+    )
+    return "; ".join(part for part in parts if part)
+
+
+_COLUMNS: tuple[Column[Attempt], ...] = (
+    Column("attempt", lambda one: one.run and one.run.attempt, is_number=True, rank=2),
+    Column("outcome", lambda one: one.outcome),
+    Column("started", _started, rank=3),
+    Column("took", _took, is_number=True, rank=4),
+    Column("worker", lambda one: one.run and one.run.worker, wraps=True, rank=1),
+    Column("details", _details, is_long=True),
+)
+HISTORY = Listing(_COLUMNS, msgspec.to_builtins)
+
+
+@reads
+@ids_argument
+@json_option(help="Write one JSON object per line; times are Unix ms.")
+async def show(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
+    """
+    Show jobs: state, data, times, every attempt with its error, the last stack.
+
+    In a pipe each property is a line: name, tab, value; an empty line ends a job.
+    Exits with 1 when at least one does not exist.
+
+    \b
+      kue job show 7
+      kue job show 7 8 --json | jq .error.message
+    """
+    code = DONE
+    for batch in batches(ids):
+        for job_id in batch:
+            try:
+                job = await (await q.get(job_id)).refresh()
+            except JobNotFound as exc:
+                print_message(str(exc))
+                code = REFUSED
+            else:
+                await _show(q, job, as_json=as_json)
+    return code
+
+
+async def _show(q: Kue, job: Job, *, as_json: bool) -> None:
+    if as_json:
+        show_json(job_detail(job))
+        return
+    known = _facts(job, now=await q.now(), log_lines=len(await q.logs(job.id)))
+    console = output()
+    if console.is_terminal:
+        _show_on_terminal(console, job, known)
+    else:
+        _show_in_pipe(job, known)
+
+
+def _show_on_terminal(console: Console, job: Job, known: dict[str, str]) -> None:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in known.items():
+        grid.add_row(name, Text(visible(value)))
+    console.print(grid)
+    if job.history:
+        HISTORY.show(job.history)
+    if job.error and job.error.stack:
+        lines = "\n".join(visible_lines(job.error.stack))
+        console.print(Padding(Text(lines, style="red"), (0, 0, 1, 2)))
+
+
+def _show_in_pipe(job: Job, known: dict[str, str]) -> None:
+    for name, value in known.items():
+        show_line(name, value)
+    for attempt in job.history:
+        show_line("history", *HISTORY.plain(attempt))
+    if job.error and job.error.stack:
+        show_line("stack", job.error.stack)
+    click.echo()
+
+
+def _facts(job: Job, *, now: int, log_lines: int) -> dict[str, str]:
+    """Return the properties of *job* by name, without those that are not set."""
+    held = "asked to end" if job.cancelling else job.held
+    name = _NAMES.get(job.priority)
+    every = {
+        "id": str(job.id),
+        "type": job.type,
+        "state": f"{job.state} ({held})" if held else job.state.value,
+        "priority": f"{name} ({job.priority})" if name else str(job.priority),
+        "data": json_text(job.data),
+        **_outcome(job),
+        **_times(job, now),
+        **_options(job),
+        "log": f"{log_lines:,} lines (kue job log {job.id})" if log_lines else "",
+        "address": job.address_id,
+    }
+    return {name: value for name, value in every.items() if value}
+
+
+def _outcome(job: Job) -> dict[str, str]:
+    progress = f"{job.progress} %" if job.progress else ""
+    if job.progress_data is not None:
+        progress += f" {json_text(job.progress_data)}"
+    return {
+        "attempts": f"{job.attempts} of {job.max_attempts}",
+        "lost workers": str(job.stalls or ""),
+        "progress": progress,
+        "result": json_text(job.result) if job.state is State.COMPLETE else "",
+        "error": job.error.summary if job.error else "",
+        "worker": job.worker or "",
+    }
+
+
+def _times(job: Job, now: int) -> dict[str, str]:
+    moments = {
+        "added": job.created_at,
+        "due": job.promote_at,
+        "started": job.started_at,
+        "ended": job.ended_at,
+        "failed": job.failed_at if job.state is not State.FAILED else None,
+        "expires": job.expires_at if not job.state.is_final else None,
+    }
+    shown = {name: both(at, now) for name, at in moments.items() if at is not None}
+    if job.run is not None:
+        took = f"{words(max(0, now - job.run.started_at))} so far"
+    else:
+        took = "" if job.duration is None else words(job.duration)
+    return shown | {"took": took}
+
+
+def _options(job: Job) -> dict[str, str]:
+    spec = job.spec
+    lengths = {
+        "delay": spec.delay,
+        "timeout": spec.timeout,
+        "ttl": job.ttl,
+        "unique for": job.unique_for,
+        "kept for": spec.retention,
+    }
+    return {
+        "tags": ", ".join(spec.tags),
+        "unique": job.unique or "",
+        "group": job.group or "",
+        "parent": str(spec.parent or ""),
+        "after": ", ".join(map(str, spec.after)),
+        "backoff": json_text(msgspec.to_builtins(spec.backoff)) if spec.backoff else "",
+        **{name: words(ms) for name, ms in lengths.items() if ms},
+        "delivery": "at most once" if job.once else "",
+        "when complete": "removed" if spec.remove_on_complete else "",
+        "meta": json_text(spec.meta) if spec.meta else "",
+    }
+
+
+@reads
+@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.option("--follow", "-f", is_flag=True, help="Continue until the job has ended.")
+@click.option("--attempt", type=int, help="Only lines of this attempt.")
+@click.option(
+    "--level", type=click.Choice(LEVELS), default="debug", help="This level and above."
+)
+@json_option(help="Write one JSON object per line: text, level, attempt, at.")
+async def log(
+    q: Kue, job_id: int, follow: bool, attempt: int | None, level: str, as_json: bool
+) -> None:
+    """
+    Print the log of a job: when, level, attempt, text.
+
+    The newest 1,000 lines are kept with the job.
+
+    \b
+      kue job log 7 --level warning
+      kue job log 7 --follow
+    """
+    handle = await q.get(job_id)
+    wanted = frozenset(LEVELS[LEVELS.index(level) :])
+    async for line in _lines(handle, follow=follow):
+        if line.level not in wanted or attempt not in (None, line.attempt):
+            continue
+        if as_json:
+            show_json(msgspec.to_builtins(line) | {"level": line.level, "at": line.at})
+        elif output().is_terminal:
+            click.echo(f"{iso(line.at)} {line.level:<8} {visible(line.text)}")
+        else:
+            show_line(iso(line.at), line.level, str(line.attempt), line.text)
+
+
+async def _lines(handle: JobHandle[object], *, follow: bool) -> AsyncIterator[LogLine]:
+    seen: list[LogLine] = []
+    while True:
+        # Checked before reading, so that its last lines are not missed.
+        has_ended = (await handle.refresh()).state.is_final
+        lines = await handle.logs()
+        for line in unseen(seen, lines):
+            yield line
+        if has_ended or not follow:
+            return
+        seen = lines
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def unseen(seen: list[LogLine], lines: list[LogLine]) -> list[LogLine]:
+    """Return the lines that are not in *seen*; the oldest may have been dropped."""
+    if len(lines) < MAX_LOG_LINES:
+        return lines[len(seen) :]
+    for start in range(len(seen)):
+        kept = seen[start:]
+        if lines[: len(kept)] == kept:
+            return lines[len(kept) :]
+    return lines
+
+
+@reads
+@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.option(
+    "--timeout", type=DURATION, help="Stop waiting after this; the job goes on."
+)
+@click.option("--json", is_flag=True, expose_value=False, help="The result is JSON.")
+async def wait(q: Kue, job_id: int, timeout: timedelta | None) -> int:
+    """
+    Wait until a job has ended, and print its result as one JSON document.
+
+    Exits with 1 when it failed, was cancelled, or did not end within --timeout.
+
+    \b
+      kue job wait 7 --timeout 30s
+      kue job wait $(kue job add report '{"month": "2026-10"}')
+    """
+    handle = await q.get(job_id)
+    with progress_bar(f"Job {job_id}", 100) as update:
+        handle.on("progress", lambda event: update(event.detail.get("progress", 0)))
+        try:
+            result = await handle.result(timeout)
+        except TimeoutError as exc:
+            print_message(str(exc))
+            return REFUSED
+    show_json(result)
+    return DONE

@@ -1,0 +1,135 @@
+"""Administration of a queue: pause, resume, orders to workers, rate limits, clear."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from kue.client.queries import state_of
+from kue.model.duration import Duration, milliseconds
+from kue.model.job import FINAL
+from kue.model.names import check_path_name
+from kue.store.values import Limits, PauseRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from kue.client.bulk_actions import OnProgress
+    from kue.client.connection import Connection
+    from kue.model.job import State
+
+WorkerOrder = Literal["stop", "stacks"]
+
+
+class QueueAdmin:
+    """The methods of a queue for operators."""
+
+    _connection: Connection
+
+    async def pause(
+        self,
+        type: str | None = None,
+        *,
+        worker: str | None = None,
+        reason: str = "",
+        by: str = "",
+        until: Duration | datetime | None = None,
+    ) -> None:
+        """
+        Let no worker claim jobs of *type* (None: of any type).
+
+        With *worker*, only that worker claims no more; it is notified with its next
+        heartbeat, and one that was given a name is still paused after a restart.
+
+        Running jobs go on.  Ends with `resume`, or by itself after *until* (a duration)
+        or at that moment (an aware datetime).
+
+        Raises:
+            ValueError: Both a type and a worker are given, or one is not a name.
+        """
+        for name, what in ((type, "type"), (worker, "worker name")):
+            if name is not None:
+                check_path_name(name, what=what)
+        moment = None
+        if until is not None:
+            moment = await self._connection.moment(until, field="until")
+        await self._connection.store.pause(
+            PauseRequest(type, worker=worker, reason=reason, by=by, until=moment)
+        )
+
+    async def resume(
+        self, type: str | None = None, *, worker: str | None = None
+    ) -> bool:
+        """
+        End the pause of a type, of a worker or (neither given) of everything.
+
+        Returns whether there was one.
+
+        Raises:
+            ValueError: Both a type and a worker are given.
+        """
+        return await self._connection.store.resume(type, worker=worker)
+
+    async def order(self, worker: str, order: WorkerOrder) -> bool:
+        """
+        Send an order to a live worker; return whether there is one of that name.
+
+        The worker receives it with its next heartbeat.  On ``stop`` it claims no more
+        jobs and leaves once its running jobs have ended; ``kue worker`` starts no other
+        in its place.  On ``stacks`` it stores its stacks, for `stacks` to read.
+        """
+        return await self._connection.store.order(worker, order)
+
+    async def limit(
+        self,
+        type: str,
+        *,
+        concurrency: int | None = None,
+        rate: int | None = None,
+        per: Duration = 1,
+        per_key: int | None = None,
+    ) -> None:
+        """
+        Limit jobs of *type*, across all workers.
+
+        At most *concurrency* run at once, *rate* start each *per*, *per_key* of one
+        group run at once.  With none of them given, all limits are removed.
+
+        Raises:
+            ValueError: A limit is less than 1.
+        """
+        check_path_name(type, what="type")
+        given = {"concurrency": concurrency, "rate": rate, "per_key": per_key}
+        for name, value in given.items():
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be 1 or more, not {value}; or pause")
+        length = milliseconds(per, field="per")
+        if length < 1:
+            raise ValueError(f"per must be at least a millisecond, not {per!r}")
+        limits = Limits(concurrency, rate, length, per_key)
+        held = any(value is not None for value in given.values())
+        await self._connection.store.limit(type, limits if held else None)
+
+    async def clear(
+        self,
+        type: str | None = None,
+        states: Iterable[State | str] = FINAL,
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> int:
+        """
+        Remove all jobs of *type* (None: of any) in *states*; return how many.
+
+        By default those that have ended.  *on_progress* is called with how many were
+        removed so far.
+
+        Raises:
+            ValueError: A state is unknown, or is ``active``: cancel those first.
+        """
+        wanted = [state_of(state) for state in states]
+        total = 0
+        while removed := await self._connection.store.clear(type, wanted):
+            total += removed
+            if on_progress is not None:
+                on_progress(total)
+        return total

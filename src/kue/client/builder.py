@@ -1,0 +1,152 @@
+"""Job builder: Kue's fluent methods to create a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from kue.client.handle import JobHandle, added_handle
+from kue.model.errors import JobError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from kue.client.connection import Connection
+    from kue.model.duration import Duration
+    from kue.model.job import Delivery, Draft, PriorityGiven
+    from kue.model.options import Identified
+    from kue.model.payload import JSON
+
+
+class BaseJobBuilder:
+    """Options of a job that is not saved yet, checked as they are given."""
+
+    def __init__(self, connection: Connection, type: str, data: JSON) -> None:
+        self._connection = connection
+        self._options: dict[str, Any] = {}
+        self._saved: int | None = None
+        self._draft = connection.draft(type, data, {})
+
+    @property
+    def draft(self) -> Draft:
+        """The job as it would be saved now."""
+        return self._draft
+
+    def priority(self, level: PriorityGiven) -> Self:
+        """Run before jobs of a higher number; "high" is -10, "normal" 0, "low" 10."""
+        return self._set(priority=level)
+
+    def delay(self, delay: Duration | datetime) -> Self:
+        """Run no sooner than after *delay*, or at an aware datetime."""
+        return self._set(delay=delay)
+
+    def at(self, moment: datetime) -> Self:
+        """Run no sooner than at *moment*, an aware datetime."""
+        return self._set(at=moment)
+
+    def attempts(self, number: int) -> Self:
+        """Run at most *number* times until it succeeds."""
+        return self._set(attempts=number)
+
+    def backoff(self, backoff: Any) -> Self:
+        """
+        Wait between attempts: True (the delay), seconds, a list, ``kue.exponential(…)``
+        or Kue's ``{"type": "exponential", "delay": ms}``.
+        """
+        return self._set(backoff=backoff)
+
+    def ttl(self, ttl: Duration) -> Self:
+        """Fail a run that reports no progress for *ttl*."""
+        return self._set(ttl=ttl)
+
+    def timeout(self, timeout: Duration) -> Self:
+        """Cancel a run that takes longer."""
+        return self._set(timeout=timeout)
+
+    def expires(self, expires: Duration) -> Self:
+        """Fail the job if it was not started *expires* after it was saved."""
+        return self._set(expires=expires)
+
+    def remove_on_complete(self, remove: bool = True) -> Self:
+        """Remove the job as soon as it succeeded; its result is not kept."""
+        return self._set(remove_on_complete=remove)
+
+    def unique(self, key: str, *, for_: Duration = 0) -> Self:
+        """
+        Save nothing while an unfinished job of the type has this key.
+
+        With *for_* also for that long after it was saved, even if it has ended.
+        """
+        return self._set(unique=key, unique_for=for_)
+
+    def group(self, key: str) -> Self:
+        """Share the type's per-key limit with the other jobs of the group."""
+        return self._set(group=key)
+
+    def tags(self, *tags: str) -> Self:
+        """Attach tags, to find the job by."""
+        return self._set(tags=tags)
+
+    def parent(self, job: Identified | int) -> Self:
+        """Set the job that this one belongs to."""
+        return self._set(parent=job)
+
+    def after(self, *jobs: Identified | int, any_end: bool = False) -> Self:
+        """Wait until *jobs* have succeeded, or with *any_end* ended in any way."""
+        return self._set(after=jobs, after_any=any_end)
+
+    def retention(self, retention: Duration) -> Self:
+        """Keep the job for this long once it ended, instead of the queue's rule."""
+        return self._set(retention=retention)
+
+    def delivery(self, delivery: Delivery) -> Self:
+        """Choose "at-least-once" or "at-most-once": what a lost worker causes."""
+        return self._set(delivery=delivery)
+
+    def meta(self, meta: Mapping[str, str]) -> Self:
+        """Attach texts that travel with the job, such as a trace context."""
+        return self._set(meta=meta)
+
+    async def _save(self, connection: Connection, *, durable: bool) -> JobHandle[Any]:
+        self._refuse_if_saved()
+        added = await connection.add(self._draft, durable=durable)
+        self._saved = added.id
+        return added_handle(connection, self._draft.type, added)
+
+    def _set(self, **options: Any) -> Self:
+        self._refuse_if_saved()
+        merged = self._options | options
+        draft, data = self._draft, self._draft.spec.data
+        self._draft = self._connection.draft(draft.type, data, merged)
+        self._options = merged
+        return self
+
+    def _refuse_if_saved(self) -> None:
+        if self._saved is not None:
+            raise JobError(
+                self._saved,
+                f"this job was saved as job {self._saved}; change that one with "
+                "update(), or begin another with create_job()",
+            )
+
+
+class JobBuilder(BaseJobBuilder):
+    """
+    A job that is not saved yet.
+
+    Every method checks its arguments at once and returns the builder::
+
+        job = await q.create_job("email", {"to": "a@b.c"}).priority("high").save()
+    """
+
+    async def save(self, *, durable: bool = False) -> JobHandle[Any]:
+        """
+        Store the job and return its handle.
+
+        With *durable* it returns only when the store's replicas have it, too.
+
+        Raises:
+            JobError: It was saved before.
+            StoreFull, StoreUnavailable, DurabilityUnknown: see there.
+        """
+        return await self._save(self._connection, durable=durable)

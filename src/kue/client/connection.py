@@ -1,0 +1,88 @@
+"""Connection: what a queue shares with its builders and handles."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from kue.aio.retry import StoreRetry
+from kue.aio.tasks import BackgroundTasks
+from kue.client.enqueue_batcher import EnqueueBatcher
+from kue.client.subscriptions import Subscriptions
+from kue.model.draft import DraftTemplate, draft
+from kue.model.duration import Duration, epoch_ms, milliseconds
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+    from typing import Any
+
+    from kue.model.job import Draft
+    from kue.model.payload import JSON
+    from kue.model.settings import Settings
+    from kue.store.contract import Store
+    from kue.store.values import Added
+
+
+#: Most types with a cached template for jobs without options.
+MAX_TEMPLATES = 1_000
+
+
+class Connection:
+    """A store with its settings, and everything that lives as long as the queue."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store = store
+        self.settings = settings
+        self.store_retry = StoreRetry(store.name)
+        self.background = BackgroundTasks()
+        self.subscriptions = Subscriptions(store, self.store_retry, self.background)
+        self.batcher = EnqueueBatcher(store)
+        self._templates: dict[str, DraftTemplate] = {}
+
+    def draft(self, type: str, data: JSON, options: dict[str, Any]) -> Draft:
+        """Return a valid draft; raises what `kue.model.draft.draft` raises."""
+        if not options:
+            return self._plain(type).draft(data)
+        return draft(type, data, max_data=self.settings.max_data, **options)
+
+    def template(self, type: str, options: Mapping[str, Any]) -> DraftTemplate:
+        """Return a template for drafts that differ in their data; raises as `draft`."""
+        return DraftTemplate(type, options, max_data=self.settings.max_data)
+
+    def _plain(self, type: str) -> DraftTemplate:
+        try:
+            template = self._templates.get(type)
+        except TypeError:
+            # Not even hashable: the check below raises.
+            template = None
+        if template is None:
+            template = self.template(type, {})
+            if len(self._templates) < MAX_TEMPLATES:
+                self._templates[type] = template
+        return template
+
+    def add(self, draft: Draft, *, durable: bool = False) -> Awaitable[Added]:
+        """Add one draft; a durable one is sent alone."""
+        if durable or self.subscriptions.is_wanted:
+            return self._add_when_subscribed(draft, durable=durable)
+        return self.batcher.add(draft)
+
+    async def _add_when_subscribed(self, draft: Draft, *, durable: bool) -> Added:
+        await self.subscriptions.ready()
+        if durable:
+            [added] = await self.batcher.add_batch([draft], durable=True)
+            return added
+        return await self.batcher.add(draft)
+
+    async def moment(self, when: Duration | datetime, *, field: str) -> int:
+        """Return an aware datetime, or the store's time after a duration; Unix ms."""
+        if isinstance(when, datetime):
+            return epoch_ms(when, field=field)
+        wait = milliseconds(when, field=field)
+        return await self.store.now() + wait
+
+    async def close(self) -> None:
+        """Let pending adds arrive, end subscriptions, close the store."""
+        await self.batcher.drain()
+        await self.background.close()
+        await self.store.close()

@@ -1,0 +1,90 @@
+"""Hooks (start or stop of a worker, failure of a job) and middleware."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kue.aio.callbacks import awaited
+from kue.model.job import Error, Failed, Job
+from kue.model.payload import JSON
+
+if TYPE_CHECKING:
+    from kue.store.values import Outcome
+    from kue.worker.active_job import ActiveJob
+
+CallNext: TypeAlias = Callable[[Any], Awaitable[JSON]]
+#: A function around a run, ``async def m(job, call_next)``: it may do something before,
+#: call ``await call_next(job)`` (or not), and do something with the result.  It may
+#: raise whatever a handler may: `Retry`, `Release`, `Skip` …
+Middleware: TypeAlias = Callable[["ActiveJob", CallNext], Awaitable[JSON]]
+logger = logging.getLogger(__name__)
+#: May be a coroutine function.
+Hook: TypeAlias = Callable[[], Awaitable[object] | object]
+FailureHook: TypeAlias = Callable[[Job, Error], Awaitable[object] | object]
+
+
+def compose(layers: Sequence[Middleware], handler: CallNext) -> CallNext:
+    """Wrap *handler* so that the first of *layers* is the outermost."""
+    for layer in reversed(layers):
+        handler = functools.partial(_call, layer, handler)
+    return handler
+
+
+async def _call(layer: Middleware, call_next: CallNext, job: ActiveJob) -> JSON:
+    return await layer(job, call_next)
+
+
+class Hooks:
+    """The hooks of a queue, in the order of their registration."""
+
+    def __init__(self) -> None:
+        self.startup: list[Hook] = []
+        self.shutdown: list[Hook] = []
+        self.failure: list[FailureHook] = []
+
+    async def start(self) -> None:
+        """Call the start-up hooks; one that raises keeps the worker from starting."""
+        for hook in self.startup:
+            await awaited(hook())
+
+    async def stop(self) -> None:
+        """Call the shutdown hooks, the last registered first; none is left out."""
+        for hook in reversed(self.shutdown):
+            try:
+                await awaited(hook())
+            except Exception:
+                logger.exception("shutdown hook %r raised", hook)
+
+
+class FailureNotifier:
+    """Calls the failure hooks of one worker, in tasks next to its work."""
+
+    def __init__(self, hooks: list[FailureHook]) -> None:
+        self._hooks = hooks
+        self._calls: set[asyncio.Task[None]] = set()
+
+    def notify(self, outcome: Outcome) -> None:
+        """Call the hooks for a job that failed for good."""
+        if isinstance(outcome.ending, Failed):
+            call = self._call_hooks(outcome.job, outcome.ending.error)
+            task = asyncio.create_task(call, name=f"kue failure {outcome.job.id}")
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+
+    async def done(self) -> None:
+        """Return once all hooks have returned."""
+        if self._calls:
+            await asyncio.wait(self._calls)
+
+    async def _call_hooks(self, job: Job, error: Error) -> None:
+        for hook in self._hooks:
+            try:
+                await awaited(hook(job, error))
+            except Exception:
+                logger.exception(
+                    "failure hook %r raised", hook, extra={"job_id": job.id}
+                )

@@ -1,0 +1,232 @@
+"""Kue: the queue a user holds."""
+
+from __future__ import annotations
+
+import asyncio
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from kue.client.admin import QueueAdmin
+from kue.client.builder import JobBuilder
+from kue.client.bulk_actions import BulkActions
+from kue.client.bulk_enqueue import BulkEnqueue, drafts
+from kue.client.connection import Connection
+from kue.client.handle import JobHandle, added_handle
+from kue.client.hooks import Hooks
+from kue.client.queries import Queries
+from kue.client.registration_methods import Registration
+from kue.client.registry import HandlerRegistry
+from kue.client.subscriptions import QUEUE_PREFIX, Callback, kind_of
+from kue.client.sync import SyncKue
+from kue.client.worker_runner import RunMethods
+from kue.model import settings as settings_
+from kue.model.events import Event, Kind
+from kue.store import store_for
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from kue.client.bulk_enqueue import OnAdded
+    from kue.model.job import Draft
+    from kue.model.payload import JSON
+    from kue.model.settings import Settings
+    from kue.store.contract import Store
+    from kue.worker import Worker
+
+
+class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
+    """
+    A queue of jobs.
+
+    Making one does no I/O; the store is opened by the first method that needs it.
+    Several in one process are fine, on one store or on many.  Close it when you are
+    done, or use it as an async context manager.
+
+    Args:
+        url: Where jobs are kept; else $KUE_URL, $REDIS_URL, or ``./kue.db``.
+        store: A custom store instead of the one the URL names.
+        settings: See `kue.model.settings.Settings`; each has a KUE_* variable.
+
+    Raises:
+        ConfigError: A setting is unknown or makes no sense.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, store: Store | None = None, **settings: Any
+    ) -> None:
+        known = settings_.load(url=url, **settings)
+        self._connection = Connection(store or store_for(known), known)
+        self._is_given = store is not None
+        self._handlers = HandlerRegistry()
+        self._hooks = Hooks()
+        self._workers: set[Worker] = set()
+        self._sync = SyncKue(self, self._twin)
+
+    def __repr__(self) -> str:
+        return f"<Kue on {self._connection.store.name}>"
+
+    @property
+    def settings(self) -> Settings:
+        return self._connection.settings
+
+    @property
+    def store(self) -> Store:
+        """Where its jobs are kept."""
+        return self._connection.store
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether another process that has its settings sees the same jobs."""
+        return not self._is_given and not self.settings.url.startswith("memory:")
+
+    @property
+    def sync(self) -> SyncKue:
+        """The same queue for code that does not await: threads, views, scripts."""
+        return self._sync
+
+    @property
+    def _connection(self) -> Connection:
+        """The connection of the running event loop; the loop of `sync` has its own."""
+        return self._sync.session_here or self._home
+
+    @_connection.setter
+    def _connection(self, connection: Connection) -> None:
+        self._home = connection
+
+    def _twin(self) -> Kue:
+        """Return the same queue for another event loop: handlers are shared."""
+        twin = copy(self)
+        twin._connection = Connection(self._connection.store.twin(), self.settings)
+        twin._workers = set()
+        twin._sync = SyncKue(twin, twin._twin)
+        return twin
+
+    async def open(self) -> str:
+        """
+        Connect now, and return a sentence on how durable the store is.
+
+        Raises:
+            StoreRefused, StoreCorrupt, StoreUnavailable: see there.
+        """
+        return await self._connection.store.open()
+
+    async def close(self) -> None:
+        """Stop workers and subscriptions, let pending adds arrive, close the store."""
+        if self._sync.is_open:
+            await asyncio.to_thread(self._sync.close)
+        self.stop()
+        await asyncio.gather(*(worker.ended() for worker in self._workers))
+        await self._connection.close()
+
+    async def __aenter__(self) -> Kue:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    # -- producing -------------------------------------------------------------
+
+    def create_job(self, type: str, data: JSON = None) -> JobBuilder:
+        """
+        Start building a job; ``await ….save()`` stores it.
+
+        Raises:
+            BadPayload: *data* is not JSON, or too much of it.
+            ValueError, TypeError: *type* is not a name.
+        """
+        return JobBuilder(self._connection, type, data)
+
+    create = create_job
+
+    def draft(self, type: str, data: JSON = None, **options: Any) -> Draft:
+        """Return a job as a value, for `enqueue_many`; options as of `draft.draft`."""
+        return self._connection.draft(type, data, options)
+
+    async def enqueue(
+        self, type: str, data: JSON = None, *, durable: bool = False, **options: Any
+    ) -> JobHandle[Any]:
+        """
+        Store a job.
+
+        Calls made at the same time are sent together.  With *durable* it returns only
+        when the store's replicas have the job, too.
+
+        Raises:
+            BadPayload, ValueError, TypeError: Something given makes no sense.
+            StoreFull, StoreUnavailable, DurabilityUnknown: see there.
+        """
+        connection = self._connection
+        draft = connection.draft(type, data, options)
+        added = await connection.add(draft, durable=durable)
+        return added_handle(connection, type, added)
+
+    async def enqueue_many(
+        self,
+        what: str | Iterable[Draft],
+        data: Iterable[JSON] = (),
+        *,
+        durable: bool = False,
+        on_progress: OnAdded | None = None,
+        **options: Any,
+    ) -> list[JobHandle[Any]]:
+        """
+        Store many jobs: one of type *what* for each of *data*, or drafts of any type.
+
+        They are sent in chunks of 500, each added whole or not at all; handles come,
+        and ids grow, in the order given.  *on_progress* is called with how many were
+        added so far.
+
+        Raises:
+            As `enqueue`; a note on the error has the number of jobs that were added.
+        """
+        await self._connection.subscriptions.ready()
+        bulk = BulkEnqueue(
+            self._connection.batcher,
+            drafts(self._connection, what, data, options),
+            durable=durable,
+            on_progress=on_progress,
+        )
+        return [
+            added_handle(self._connection, draft.type, added)
+            for draft, added in await bulk.deliver()
+        ]
+
+    # -- events ----------------------------------------------------------------
+
+    def on(self, event: str, callback: Callback) -> Kue:
+        """
+        Call *callback* with each such event of any job: "job_complete", "job_failed" …
+
+        Every subscriber receives every event.  A callback may be a coroutine function;
+        one that raises is logged and disturbs no other.
+
+        Raises:
+            ValueError: There is no such event; the message lists those there are.
+        """
+        self._connection.subscriptions.on(kind_of(event, prefix=QUEUE_PREFIX), callback)
+        return self
+
+    def off(self, event: str, callback: Callback | None = None) -> Kue:
+        """Unregister *callback*, or with None all callbacks of *event*."""
+        self._connection.subscriptions.off(
+            kind_of(event, prefix=QUEUE_PREFIX), callback
+        )
+        return self
+
+    def events(self, *names: str) -> AsyncIterator[Event]:
+        """
+        Yield what happens to any job: everything, or the events named.
+
+        A reader that is too slow misses the oldest and gets a ``lagged`` event.
+
+        Raises:
+            ValueError: There is no such event.
+        """
+        kinds = [kind_of(name, prefix=QUEUE_PREFIX) for name in names]
+        return self._events(frozenset([*kinds, Kind.LAGGED] if kinds else Kind))
+
+    async def _events(self, kinds: frozenset[Kind]) -> AsyncIterator[Event]:
+        async with self._connection.store.watch() as events:
+            async for event in events:
+                if event.kind in kinds:
+                    yield event

@@ -1,0 +1,379 @@
+"""Registration of tasks, handlers, middleware, resources and hooks with a queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+
+from kue.aio.callbacks import is_async
+from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
+from kue.client.registry import HandlerRegistry, HandlerSettings
+from kue.client.task import Task
+from kue.client.worker_resource import Check, Resource
+from kue.model.arguments import Arguments
+from kue.model.backoff import exponential
+from kue.worker.active_job import ActiveJob
+from kue.worker.handler_adapters import (
+    Execution,
+    in_process,
+    in_thread,
+    takes_done,
+    target_of,
+    with_done,
+)
+
+if TYPE_CHECKING:
+    from kue.client.queue import Kue
+    from kue.model.options import JobOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+H = TypeVar("H", bound=Callable[..., Any])
+M = TypeVar("M", bound=Middleware)
+Startup = TypeVar("Startup", bound=Hook)
+Failure = TypeVar("Failure", bound=FailureHook)
+
+#: Tasks are retried by default; jobs of `create_job` are not.
+TASK_DEFAULTS: dict[str, Any] = {
+    "attempts": 3,
+    "backoff": exponential("1s", max="1h", jitter=0.5),
+}
+
+
+class TaskDecorator(Protocol):
+    """What ``@q.task(…)`` does to a function."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[ActiveJob, P], Coroutine[Any, Any, T]], /
+    ) -> Task[P, Coroutine[Any, Any, T], T]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, T]], /
+    ) -> Task[P, Coroutine[Any, Any, T], T]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[ActiveJob, P], T], /
+    ) -> Task[P, T, T]: ...
+    @overload
+    def __call__(self, function: Callable[P, T], /) -> Task[P, T, T]: ...
+
+
+class ResourceDecorator(Protocol):
+    """What ``@q.resource(…)`` does to a function."""
+
+    def __call__(self, open_: Callable[[], AsyncIterator[T]], /) -> Resource[T]: ...
+
+
+class Registration:
+    """The methods of a queue that register handlers, and what is around them."""
+
+    _handlers: HandlerRegistry
+    _hooks: Hooks
+
+    # -- tasks -----------------------------------------------------------------
+
+    @overload
+    def task(
+        self, function: Callable[Concatenate[ActiveJob, P], Coroutine[Any, Any, T]], /
+    ) -> Task[P, Coroutine[Any, Any, T], T]: ...
+    @overload
+    def task(
+        self, function: Callable[P, Coroutine[Any, Any, T]], /
+    ) -> Task[P, Coroutine[Any, Any, T], T]: ...
+    @overload
+    def task(
+        self, function: Callable[Concatenate[ActiveJob, P], T], /
+    ) -> Task[P, T, T]: ...
+    @overload
+    def task(self, function: Callable[P, T], /) -> Task[P, T, T]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        execution: Execution | None = None,
+        concurrency: int | None = None,
+        weight: int = 1,
+        middleware: Sequence[Middleware] = (),
+        uses: Sequence[Resource[Any]] = (),
+        **options: Unpack[JobOptions],
+    ) -> TaskDecorator: ...
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        execution: Execution | None = None,
+        concurrency: int | None = None,
+        weight: int = 1,
+        middleware: Sequence[Middleware] = (),
+        uses: Sequence[Resource[Any]] = (),
+        **options: Unpack[JobOptions],
+    ) -> Any:
+        """
+        Make a task of a function: its calls can be jobs, and workers run them.
+
+        Coroutine functions run on the worker's event loop, plain ones in a thread, and
+        either in its own process with ``execution="process"``.  Jobs are tried 3
+        times with exponential backoff unless the options differ::
+
+            @q.task(attempts=5, timeout="30s", tags=["mail"])
+            async def send_email(to: str, title: str) -> dict: ...
+
+            await send_email.enqueue(to="a@b.c", title="hi")
+
+        A first parameter of type `ActiveJob` (or named ``job``) gets the job.
+
+        Args:
+            name: The type of its jobs; else the name of the function.
+            concurrency: How many at once in one worker.
+            weight: Its share of a worker's slots when there are not enough.
+            middleware: Around its runs, inside the queue's own middleware.
+            uses: Resources that must be open, and fresh, when it runs.
+            options: Defaults for its jobs; a call may override them.
+
+        Raises:
+            TypeError: A parameter cannot be made from JSON.
+            ValueError: The type has a handler, or an option makes no sense.
+        """
+        make = partial(
+            self._task,
+            name=name,
+            execution=execution,
+            options=TASK_DEFAULTS | dict(options),
+            slots=concurrency,
+            weight=weight,
+            middleware=tuple(middleware),
+            uses=tuple(uses),
+        )
+        return make if function is None else make(function)
+
+    def _task(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None,
+        execution: Execution | None,
+        options: dict[str, Any],
+        **settings: Any,
+    ) -> Task[..., Any, Any]:
+        queue = cast("Kue", self)
+        arguments = Arguments(function, ActiveJob)
+        task: Task[..., Any, Any] = Task(
+            queue, function, name or function.__name__, arguments, options
+        )
+        # Options that make no sense should fail here, not at the first call.
+        task._check_options()
+        where = execution or ("loop" if is_async(function) else "thread")
+        if where == "process" and settings["uses"]:
+            raise ValueError(
+                f"{task.name} runs in its own process, where the worker's "
+                "resources are not open; let the function open what it needs"
+            )
+        self._handlers.add(
+            HandlerSettings(
+                type=task.name,
+                handler=_task_handler(task, where),
+                execution=where,
+                **settings,
+            )
+        )
+        return task
+
+    # -- handlers --------------------------------------------------------------
+
+    @overload
+    def process(self, type: str, n: H, /) -> H: ...
+    @overload
+    def process(self, type: str, n: int, handler: H, /) -> H: ...
+    @overload
+    def process(self, type: str, n: int = 1, /) -> Callable[[H], H]: ...
+    def process(
+        self,
+        type: str,
+        n: int | Callable[..., Any] = 1,
+        handler: Callable[..., Any] | None = None,
+        /,
+    ) -> Any:
+        """
+        Handle jobs of *type* with ``handler(job)``, up to *n* at once.
+
+        A coroutine function runs on the event loop, a plain one in a thread.  Kue's
+        form ``handler(job, done)`` works too: it ends with ``done(error, result)``.
+        This only registers the handler; `run` and `work` call it.  Also a decorator::
+
+            @q.process("email", 20)
+            async def send(job): ...
+
+        Raises:
+            ValueError: *n* is not positive, or the type has a handler.
+            TypeError: The handler cannot be called.
+        """
+        return self._processing(type, n, handler, is_blocking=False)
+
+    @overload
+    def process_blocking(self, type: str, n: H, /) -> H: ...
+    @overload
+    def process_blocking(self, type: str, n: int, handler: H, /) -> H: ...
+    @overload
+    def process_blocking(self, type: str, n: int = 1, /) -> Callable[[H], H]: ...
+    def process_blocking(
+        self,
+        type: str,
+        n: int | Callable[..., Any] = 1,
+        handler: Callable[..., Any] | None = None,
+        /,
+    ) -> Any:
+        """
+        Handle jobs of *type* with a plain function, in up to *n* threads.
+
+        Raises:
+            ValueError: *n* is not positive, or the type has a handler.
+            TypeError: The handler is a coroutine function: `process` runs those.
+        """
+        return self._processing(type, n, handler, is_blocking=True)
+
+    def _processing(
+        self,
+        type: str,
+        n: int | Callable[..., Any],
+        handler: Callable[..., Any] | None,
+        *,
+        is_blocking: bool,
+    ) -> Any:
+        if not isinstance(n, int):
+            return self._process(type, 1, is_blocking, n)
+        if handler is None:
+            return partial(self._process, type, n, is_blocking)
+        return self._process(type, n, is_blocking, handler)
+
+    def _process(self, type: str, n: int, is_blocking: bool, handler: H) -> H:
+        if not callable(handler):
+            raise TypeError(
+                f"the handler of {type!r} must be a function that takes the job, "
+                f"not {handler!r}"
+            )
+        if is_blocking and is_async(handler):
+            raise TypeError(
+                f"{handler!r} is a coroutine function, which never blocks; "
+                f"use process({type!r}, …)"
+            )
+        where = "loop" if is_async(handler) else "thread"
+        adapted = _handler(handler)
+        self._handlers.add(
+            HandlerSettings(type=type, handler=adapted, execution=where, slots=n)
+        )
+        return handler
+
+    # -- middleware, resources, hooks ------------------------------------------
+
+    def middleware(self, middleware: M) -> M:
+        """
+        Put ``async def m(job, call_next)`` around every run, inside earlier ones.
+
+        A decorator; it returns its argument.
+        """
+        self._handlers.middleware.append(middleware)
+        return middleware
+
+    @overload
+    def resource(self, open_: Callable[[], AsyncIterator[T]], /) -> Resource[T]: ...
+    @overload
+    def resource(self, /, *, check: Check[Any] | None = None) -> ResourceDecorator: ...
+    def resource(
+        self,
+        open_: Callable[[], AsyncIterator[Any]] | None = None,
+        /,
+        *,
+        check: Check[Any] | None = None,
+    ) -> Any:
+        """
+        Register a resource, which a worker opens once and its jobs share.
+
+        Opened before the first run of a task with ``uses=[it]``, closed when the
+        worker stops.  Before each such run *check* is called with it, and it is opened
+        again when that raises or returns False: a database that hung up overnight fails
+        no job::
+
+            @q.resource(check=lambda pool: pool.execute("select 1"))
+            async def database():
+                pool = await connect()
+                yield pool
+                await pool.close()
+
+            @q.task(uses=[database])
+            async def report(): await database.value.execute(…)
+        """
+        if open_ is None:
+            return partial(self._resource, check=check)
+        return self._resource(open_, check=check)
+
+    def _resource(
+        self, open_: Callable[[], AsyncIterator[T]], *, check: Check[T] | None
+    ) -> Resource[T]:
+        resource = Resource(open_, check)
+        self._handlers.resources.append(resource)
+        return resource
+
+    def on_startup(self, hook: Startup) -> Startup:
+        """Call *hook* when a worker starts, before its first job."""
+        self._hooks.startup.append(hook)
+        return hook
+
+    def on_shutdown(self, hook: Startup) -> Startup:
+        """Call *hook* when a worker has stopped, after its last job."""
+        self._hooks.shutdown.append(hook)
+        return hook
+
+    def on_failure(self, hook: Failure) -> Failure:
+        """
+        Call ``hook(job, error)`` when a job that ran here failed for good.
+
+        Called once the store has recorded it.  Jobs whose worker was lost, or that
+        expired before they ran, fail elsewhere: ``q.on("job_failed", …)`` receives
+        those, too.
+        """
+        self._hooks.failure.append(hook)
+        return hook
+
+
+def _handler(handler: Callable[..., Any]) -> Any:
+    if takes_done(handler):
+        return with_done(handler)
+    return handler if is_async(handler) else in_thread(handler)
+
+
+def _task_handler(task: Task[..., Any, Any], where: str) -> Any:
+    match where:
+        case "loop" if is_async(task.function):
+            return task.run
+        case "thread" if not is_async(task.function):
+            return in_thread(task.run)
+        case "process":
+            return in_process(target_of(task))
+        case "loop":
+            raise ValueError(
+                f"{task.name} is a plain function, which would block the event loop; "
+                "make it async, or leave execution out to run it in a thread"
+            )
+        case "thread":
+            raise ValueError(
+                f"{task.name} is a coroutine function, which needs no thread; "
+                "leave execution out"
+            )
+    raise ValueError(f"execution is 'loop', 'thread' or 'process', not {where!r}")

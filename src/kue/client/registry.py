@@ -1,0 +1,103 @@
+"""Registry of handlers: which one handles which type of jobs, and how."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.client.hooks import Middleware, compose
+from kue.client.worker_resource import Resource, using
+from kue.model.errors import ConfigError
+from kue.model.names import check_path_name
+from kue.worker.lane import Processor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+#: How many jobs of a type run at once by default: coroutines mostly wait, threads cost
+#: more, processes compute.
+SLOTS = {"loop": 100, "thread": 10, "process": os.cpu_count() or 1}
+
+
+class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How jobs of one type are handled."""
+
+    type: str
+    #: Called with the run and awaited.
+    handler: Any
+    execution: str = "loop"
+    #: How many at once; None for as many as there are slots.
+    slots: int | None = None
+    weight: int = 1
+    middleware: tuple[Any, ...] = ()
+    uses: tuple[Any, ...] = ()
+
+
+class HandlerRegistry:
+    """The handlers of a queue, by type, and what is around all of them."""
+
+    def __init__(self) -> None:
+        self._settings: dict[str, HandlerSettings] = {}
+        self.middleware: list[Middleware] = []
+        self.resources: list[Resource[Any]] = []
+
+    def add(self, settings: HandlerSettings) -> None:
+        """
+        Register the handler of a type.
+
+        Raises:
+            ValueError: The type has a handler, or a number is less than 1.
+        """
+        check_path_name(settings.type, what="type")
+        _check_positive("n", settings.slots)
+        _check_positive("weight", settings.weight)
+        if settings.type in self._settings:
+            raise ValueError(
+                f"type {settings.type!r} has a handler in this queue already"
+            )
+        self._settings[settings.type] = settings
+
+    def processors(
+        self, types: Iterable[str] | None = None, concurrency: int | None = None
+    ) -> list[Processor]:
+        """
+        Return the processors of *types* (None: all), in that order.
+
+        Raises:
+            ConfigError: There is no handler for one of them.
+        """
+        names = [*self._settings] if types is None else list(dict.fromkeys(types))
+        for name in names:
+            if name not in self._settings:
+                raise ConfigError(
+                    f"there is no handler for type {name!r}; there are: "
+                    + (", ".join(self._settings) or "none")
+                )
+        return [self._processor(self._settings[name], concurrency) for name in names]
+
+    def _processor(
+        self, settings: HandlerSettings, concurrency: int | None
+    ) -> Processor:
+        slots = settings.slots or concurrency or SLOTS[settings.execution]
+        return Processor(
+            settings.type,
+            min(slots, concurrency or slots),
+            _around(settings, self.middleware),
+            settings.execution,
+            settings.weight,
+        )
+
+
+def _around(settings: HandlerSettings, middleware: Sequence[Middleware]) -> Any:
+    """Return the handler with its resources and middleware around it."""
+    handler = settings.handler
+    if settings.uses:
+        handler = using([*settings.uses], handler)
+    return compose([*middleware, *settings.middleware], handler)
+
+
+def _check_positive(name: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise ValueError(f"{name} must be 1 or more, not {value}")

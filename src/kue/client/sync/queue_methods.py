@@ -1,0 +1,407 @@
+"""
+Blocking methods of a queue: queries, administration, bulk actions.
+
+Written by ``tools/make_sync.py`` from the async methods; do not edit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+from kue.client.sync.connection import BlockingCalls
+from kue.client.sync.event_iterator import iterate
+from kue.client.sync.handle import SyncJobHandle
+from kue.model.job import FINAL, PROMOTABLE
+from kue.store.values import MAX_SCAN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from datetime import datetime
+
+    from kue.client.admin import WorkerOrder
+    from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven, OnProgress
+    from kue.client.queries import Order
+    from kue.client.selection import Selection
+    from kue.model.duration import Duration
+    from kue.model.job import Job, State
+    from kue.model.options import FilterOptions
+    from kue.store.values import (
+        ErrorGroup,
+        Errors,
+        Limits,
+        LogLine,
+        Page,
+        Pause,
+        Stacks,
+        Stat,
+        StoreFacts,
+        WorkerStatus,
+    )
+
+
+class SyncQueueMethods(BlockingCalls):
+    """Blocking methods of a queue: queries, administration, bulk actions."""
+
+    def now(self) -> int:
+        """Return the store's clock, Unix ms: the source of all times of jobs."""
+        return self.call(lambda q: q.now())
+
+    def get(self, job_id: int) -> SyncJobHandle[Any]:
+        """
+        Return job *job_id*, read just now.
+
+        Raises:
+            JobNotFound: There is no such job.
+        """
+        return SyncJobHandle(self, self.call(lambda q: q.get(job_id)))
+
+    def exists(self, job_id: int) -> bool:
+        """Return whether there is such a job."""
+        return self.call(lambda q: q.exists(job_id))
+
+    def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
+        """Return lines *start* to *stop* (inclusive) of a job's log."""
+        return self.call(lambda q: q.logs(job_id, start, stop))
+
+    def counts_by_type(self) -> dict[str, dict[State, int]]:
+        """Return how many jobs each type has in each state."""
+        return self.call(lambda q: q.counts_by_type())
+
+    def counts(self, type: str | None = None) -> dict[State, int]:
+        """Return how many jobs of *type* (None: of all types) each state has."""
+        return self.call(lambda q: q.counts(type))
+
+    def count(self, state: State | str, type: str | None = None) -> int:
+        """Return how many jobs of *type* (None: of all types) are in *state*."""
+        return self.call(lambda q: q.count(state, type))
+
+    def inactive_count(self, type: str | None = None) -> int:
+        """Return how many jobs wait to run."""
+        return self.call(lambda q: q.inactive_count(type))
+
+    def active_count(self, type: str | None = None) -> int:
+        """Return how many jobs run."""
+        return self.call(lambda q: q.active_count(type))
+
+    def delayed_count(self, type: str | None = None) -> int:
+        """Return how many jobs wait for their time."""
+        return self.call(lambda q: q.delayed_count(type))
+
+    def complete_count(self, type: str | None = None) -> int:
+        """Return how many jobs succeeded and are kept."""
+        return self.call(lambda q: q.complete_count(type))
+
+    def failed_count(self, type: str | None = None) -> int:
+        """Return how many jobs failed and are kept."""
+        return self.call(lambda q: q.failed_count(type))
+
+    def types(self) -> list[str]:
+        """Return every type that ever had a job, sorted."""
+        return self.call(lambda q: q.types())
+
+    def work_time(self) -> int:
+        """Return how long runs of the last 24 hours took, all together, in ms."""
+        return self.call(lambda q: q.work_time())
+
+    def stats(self, since: int, until: int) -> list[Stat]:
+        """Return counters by minute and type, from minute *since* to *until*."""
+        return self.call(lambda q: q.stats(since, until))
+
+    def hours(self, since: int, until: int) -> list[Stat]:
+        """Return counters by hour and type, from hour *since* to *until*."""
+        return self.call(lambda q: q.hours(since, until))
+
+    def facts(self) -> StoreFacts:
+        """Return facts about the store: engine, version, size, and how fast it is."""
+        return self.call(lambda q: q.facts())
+
+    def stacks(self, worker: str) -> Stacks | None:
+        """Return the stacks that a worker last stored by `order`, in these minutes."""
+        return self.call(lambda q: q.stacks(worker))
+
+    def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        """
+        Return the errors of jobs that are failed now, the most frequent first.
+
+        Errors that differ only in numbers are one; `find` and `Selection` take their
+        fingerprints.  The store keeps them: the cost does not grow with failed jobs.
+        """
+        return self.call(lambda q: q.errors(type, limit=limit))
+
+    def workers(self) -> list[WorkerStatus]:
+        """Return the workers the store knows of, by name."""
+        return self.call(lambda q: q.workers())
+
+    def page(
+        self,
+        state: State | str | None = None,
+        type: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        skip: int = 0,
+        descending: bool = False,
+    ) -> Page:
+        """Return jobs in order, from *cursor* on; a page has the next one's cursor."""
+        return self.call(
+            lambda q: q.page(
+                state,
+                type,
+                limit=limit,
+                cursor=cursor,
+                skip=skip,
+                descending=descending,
+            )
+        )
+
+    def range(
+        self,
+        first: int,
+        last: int,
+        order: Order = "asc",
+        *,
+        state: State | str | None = None,
+        type: str | None = None,
+    ) -> list[Job]:
+        """
+        Return jobs number *first* to *last*, both included, counted from 0 as Kue does.
+
+        A *last* of -1 is the very last.
+
+        Raises:
+            ValueError: The numbers, the order or the state make no sense.
+        """
+        return self.call(lambda q: q.range(first, last, order, state=state, type=type))
+
+    def find(
+        self,
+        *,
+        state: State | str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        descending: bool = False,
+        scan: int = MAX_SCAN,
+        accept: Callable[[Job], bool] | None = None,
+        **filters: Unpack[FilterOptions],
+    ) -> Page:
+        """
+        Return jobs that match everything given.
+
+        *text* is searched in the data, *error* in the last error, ignoring case;
+        *worker* runs the job or ran it last; *fingerprint* is that of a group of
+        `errors`; *data* maps paths to values, such as ``{"user.id": 42}``;
+        *since* and *until* are creation times in Unix ms; *accept* is called with
+        each job that matches so far.
+
+        Scans no more than about *scan* jobs: a page may be short, even empty, and
+        still have a cursor.
+        """
+        return self.call(
+            lambda q: q.find(
+                state=state,
+                limit=limit,
+                cursor=cursor,
+                descending=descending,
+                scan=scan,
+                accept=accept,
+                **filters,
+            )
+        )
+
+    def paused(self) -> list[Pause]:
+        """Return the pauses in force."""
+        return self.call(lambda q: q.paused())
+
+    def limits(self) -> dict[str, Limits]:
+        """Return the limits in force, by type."""
+        return self.call(lambda q: q.limits())
+
+    def pause(
+        self,
+        type: str | None = None,
+        *,
+        worker: str | None = None,
+        reason: str = "",
+        by: str = "",
+        until: Duration | datetime | None = None,
+    ) -> None:
+        """
+        Let no worker claim jobs of *type* (None: of any type).
+
+        With *worker*, only that worker claims no more; it is notified with its next
+        heartbeat, and one that was given a name is still paused after a restart.
+
+        Running jobs go on.  Ends with `resume`, or by itself after *until* (a duration)
+        or at that moment (an aware datetime).
+
+        Raises:
+            ValueError: Both a type and a worker are given, or one is not a name.
+        """
+        self.call(
+            lambda q: q.pause(type, worker=worker, reason=reason, by=by, until=until)
+        )
+
+    def resume(self, type: str | None = None, *, worker: str | None = None) -> bool:
+        """
+        End the pause of a type, of a worker or (neither given) of everything.
+
+        Returns whether there was one.
+
+        Raises:
+            ValueError: Both a type and a worker are given.
+        """
+        return self.call(lambda q: q.resume(type, worker=worker))
+
+    def order(self, worker: str, order: WorkerOrder) -> bool:
+        """
+        Send an order to a live worker; return whether there is one of that name.
+
+        The worker receives it with its next heartbeat.  On ``stop`` it claims no more
+        jobs and leaves once its running jobs have ended; ``kue worker`` starts no other
+        in its place.  On ``stacks`` it stores its stacks, for `stacks` to read.
+        """
+        return self.call(lambda q: q.order(worker, order))
+
+    def limit(
+        self,
+        type: str,
+        *,
+        concurrency: int | None = None,
+        rate: int | None = None,
+        per: Duration = 1,
+        per_key: int | None = None,
+    ) -> None:
+        """
+        Limit jobs of *type*, across all workers.
+
+        At most *concurrency* run at once, *rate* start each *per*, *per_key* of one
+        group run at once.  With none of them given, all limits are removed.
+
+        Raises:
+            ValueError: A limit is less than 1.
+        """
+        self.call(
+            lambda q: q.limit(
+                type, concurrency=concurrency, rate=rate, per=per, per_key=per_key
+            )
+        )
+
+    def clear(
+        self,
+        type: str | None = None,
+        states: Iterable[State | str] = FINAL,
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> int:
+        """
+        Remove all jobs of *type* (None: of any) in *states*; return how many.
+
+        By default those that have ended.  *on_progress* is called with how many were
+        removed so far.
+
+        Raises:
+            ValueError: A state is unknown, or is ``active``: cancel those first.
+        """
+        states = tuple(states)
+        return self.call(lambda q: q.clear(type, states, on_progress=on_progress))
+
+    def retry_many(
+        self,
+        jobs: Iterable[JobGiven],
+        *,
+        delay: Duration = 0,
+        states: Iterable[State] = FINAL,
+    ) -> list[BulkResult]:
+        """
+        Requeue ended jobs, after *delay*; only those in one of *states*.
+
+        Their attempts start again from 0.  One that waits already is left as it is, and
+        the word of one that was retried since it was read is ALREADY.
+        """
+        jobs = tuple(jobs)
+        states = tuple(states)
+        return self.call(lambda q: q.retry_many(jobs, delay=delay, states=states))
+
+    def promote_many(
+        self, jobs: Iterable[JobGiven], *, states: Iterable[State] = PROMOTABLE
+    ) -> list[BulkResult]:
+        """Let jobs run now that are delayed or wait for others."""
+        jobs = tuple(jobs)
+        states = tuple(states)
+        return self.call(lambda q: q.promote_many(jobs, states=states))
+
+    def cancel_many(
+        self, jobs: Iterable[JobGiven], *, reason: str = ""
+    ) -> list[BulkResult]:
+        """Cancel jobs; for one that runs the word is ASKED: its worker will end it."""
+        jobs = tuple(jobs)
+        return self.call(lambda q: q.cancel_many(jobs, reason=reason))
+
+    def remove_many(
+        self,
+        jobs: Iterable[JobGiven],
+        *,
+        force: bool = False,
+        states: Iterable[State] | None = None,
+    ) -> list[BulkResult]:
+        """
+        Delete jobs with their logs; running ones only with *force*.
+
+        With *states*, only jobs that are in one of those at that very moment.
+        """
+        jobs = tuple(jobs)
+        states = None if states is None else tuple(states)
+        return self.call(lambda q: q.remove_many(jobs, force=force, states=states))
+
+    def move_many(
+        self, jobs: Iterable[JobGiven], to: State, *, at: int | None = None
+    ) -> list[BulkResult]:
+        """
+        Move jobs to ``waiting``, or to ``delayed`` until *at* (Unix ms).
+
+        Those that had ended when they were read start again; one that ended after that
+        is left as it is.
+
+        Raises:
+            ValueError: *to* is another state, or *at* is missing.
+        """
+        jobs = tuple(jobs)
+        return self.call(lambda q: q.move_many(jobs, to, at=at))
+
+    def ended(
+        self, wanted: Selection, *, descending: bool = False
+    ) -> Iterator[list[Job]]:
+        """Yield the jobs that match, up to 500 at a time, by the time they ended."""
+        return iterate(
+            self,
+            lambda q: q.ended(wanted, descending=descending),
+            instead="async for … in q.ended(…): …",
+        )
+
+    def retry_all(
+        self,
+        wanted: Selection,
+        *,
+        delay: Duration = 0,
+        on_progress: OnProgress | None = None,
+    ) -> BulkSummary:
+        """
+        Requeue all jobs that match and have ended by now.
+
+        One that fails again in the meantime is not retried a second time.
+        """
+        return self.call(
+            lambda q: q.retry_all(wanted, delay=delay, on_progress=on_progress)
+        )
+
+    def remove_all(
+        self, wanted: Selection, *, on_progress: OnProgress | None = None
+    ) -> BulkSummary:
+        """Delete all jobs that match and have ended by now."""
+        return self.call(lambda q: q.remove_all(wanted, on_progress=on_progress))
+
+    def group_errors(
+        self, wanted: Selection, *, on_progress: OnProgress | None = None
+    ) -> list[ErrorGroup]:
+        """Return the errors of the failed jobs that match, the most frequent first."""
+        return self.call(lambda q: q.group_errors(wanted, on_progress=on_progress))

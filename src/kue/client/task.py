@@ -1,0 +1,203 @@
+"""
+Tasks: functions whose calls can be jobs.
+
+``@q.task`` registers a function as the handler of a type and returns a `Task`.  Called,
+it is still the function; its methods enqueue such calls.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
+
+import msgspec
+
+from kue.aio.loop_thread import refuse_on_a_loop
+from kue.client.handle import JobHandle, added_handle
+from kue.model.arguments import result_reader
+from kue.worker.current_job import CURRENT
+
+if TYPE_CHECKING:
+    from kue.client.connection import Connection
+    from kue.client.queue import Kue
+    from kue.client.sync import SyncJobHandle
+    from kue.model.arguments import Arguments
+    from kue.model.draft import DraftTemplate
+    from kue.model.job import Draft
+    from kue.model.options import JobOptions
+    from kue.store.values import Added
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+
+class TaskCalls(Generic[P, T_co]):
+    """Makes jobs of calls, all with the same options."""
+
+    def __init__(
+        self, queue: Kue, name: str, arguments: Arguments, options: dict[str, Any]
+    ) -> None:
+        #: The type of its jobs.
+        self.name = name
+        self._queue = queue
+        self._arguments = arguments
+        # Used for every call, and an iterator can be read only once.
+        self._options = {
+            option: tuple(value) if isinstance(value, Iterator) else value
+            for option, value in options.items()
+        }
+        self._template: DraftTemplate | None = None
+
+    def options(self, **options: Unpack[JobOptions]) -> TaskCalls[P, T_co]:
+        """
+        Return the same task with other options for the calls made through it.
+
+        Raises:
+            TypeError: There is no such option; the message suggests the nearest.
+            ValueError: One of them makes no sense.
+        """
+        merged = self._options | dict(options)
+        calls: TaskCalls[P, T_co] = TaskCalls(
+            self._queue, self.name, self._arguments, merged
+        )
+        calls._check_options()
+        return calls
+
+    def _check_options(self) -> None:
+        """Raise for wrong options here, where they are written."""
+        if self._options.get("unique") is not True:
+            self._template = self._queue._connection.template(self.name, self._options)
+        else:
+            self._queue._connection.template(
+                self.name, {**self._options, "unique": "key"}
+            )
+
+    def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft:
+        """
+        Return a call as a value, for `enqueue_many`.
+
+        Raises:
+            TypeError: The function cannot be called like that.
+            BadPayload, ValueError: An argument is not JSON, an option makes no sense.
+        """
+        return self._draft(self._arguments.bind(args, kwargs))
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[T_co]:
+        """
+        Store a call as a job; from async code.
+
+        Raises:
+            As `draft`, and what `Kue.enqueue` raises.
+        """
+        draft = self._draft(self._arguments.bind(args, kwargs))
+        connection = self._queue._connection
+        return self._handle(connection, await connection.add(draft))
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[T_co]:
+        """
+        Store a call as a job; from blocking code.
+
+        Raises:
+            RuntimeError: An event loop runs here: ``await task.enqueue(…)`` instead.
+        """
+        refuse_on_a_loop(
+            f"await {self.name}.enqueue(…)", blocking=f"{self.name}.delay()"
+        )
+        sync = self._queue.sync
+        return sync.held(sync.call(self._add, self.draft(*args, **kwargs)))
+
+    async def enqueue_many(
+        self, calls: Iterable[Mapping[str, Any] | Draft], *, durable: bool = False
+    ) -> list[JobHandle[T_co]]:
+        """
+        Store many calls: the arguments of each as a mapping, or drafts of this task.
+
+        They are sent in chunks of 500; handles come in the order given.
+        """
+        drafts = (self._call(call) for call in calls)
+        handles = await self._queue.enqueue_many(drafts, durable=durable)
+        reader = result_reader(self._arguments.returns)
+        for handle in handles:
+            handle._reader = reader
+        return handles
+
+    async def _add(self, queue: Kue, draft: Draft) -> JobHandle[T_co]:
+        return self._handle(queue._connection, await queue._connection.add(draft))
+
+    def _handle(self, connection: Connection, added: Added) -> JobHandle[T_co]:
+        reader = result_reader(self._arguments.returns)
+        return added_handle(connection, self.name, added, reader)
+
+    def _call(self, call: Mapping[str, Any] | Draft) -> Draft:
+        if isinstance(call, Mapping):
+            return self._draft(self._arguments.bind((), dict(call)))
+        return call
+
+    def _draft(self, data: dict[str, Any]) -> Draft:
+        options = self._options
+        if options.get("unique") is True:
+            options = options | {"unique": _key(self._arguments.defaults | data)}
+            return self._queue.draft(self.name, data, **options)
+        if self._template is None:
+            self._template = self._queue._connection.template(self.name, options)
+        return self._template.draft(data)
+
+
+class Task(TaskCalls[P, T_co], Generic[P, R_co, T_co]):
+    """A function, and the jobs that are calls of it."""
+
+    __name__: str
+
+    def __init__(
+        self,
+        queue: Kue,
+        function: Callable[..., R_co],
+        name: str,
+        arguments: Arguments,
+        options: dict[str, Any],
+    ) -> None:
+        super().__init__(queue, name, arguments, options)
+        #: The function itself.
+        self.function = function
+        update_wrapper(cast("Callable[..., object]", self), function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """
+        Call the function here and now.
+
+        A function that takes the job gets the current one.
+
+        Raises:
+            RuntimeError: It takes the job, and there is none.
+        """
+        if self._arguments.job is None:
+            return self.function(*args, **kwargs)
+        active = CURRENT.get()
+        if active is None:
+            raise RuntimeError(
+                f"{self.name} takes the job that it runs for, and no job runs here; "
+                f"enqueue it, or call {self.name}.function with your own job"
+            )
+        call = self._arguments.bind(args, kwargs)
+        return self.function(**call, **{self._arguments.job: active})
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name!r}>"
+
+    def run(self, active: Any) -> R_co:
+        """
+        Call the function with the data of a job.
+
+        Raises:
+            BadArguments: The data does not fit.
+        """
+        return self.function(**self._arguments.read(active.data, active))
+
+
+def _key(data: dict[str, Any]) -> str:
+    """Return a short text that is the same for the same arguments."""
+    text = msgspec.json.encode(data, order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:32]

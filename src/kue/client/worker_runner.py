@@ -1,0 +1,162 @@
+"""Running workers in this process: run, work, stop, also by signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from kue.aio.event_loop import on_signals
+from kue.client.hooks import FailureNotifier, Hooks
+from kue.model.duration import Duration, milliseconds
+from kue.worker.worker import GRACE_SECONDS, Worker, WorkerOptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+    from kue.client.connection import Connection
+    from kue.client.registry import HandlerRegistry
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stopped_by_signals(worker: Worker) -> Iterator[None]:
+    """
+    Stop *worker* on SIGINT or SIGTERM.
+
+    The second signal requeues its jobs at once and removes these signal handlers, so
+    that a third one ends the process.  Outside the main thread, where Python allows no
+    signal handlers, nothing is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = ExitStack()
+
+    def stop() -> None:
+        if worker.is_stopping:
+            handlers.close()
+        worker.stop()
+
+    with handlers:
+        handlers.enter_context(on_signals(dict.fromkeys(SIGNALS, stop)))
+        yield
+
+
+class RunMethods:
+    """The methods of a queue that run its jobs in this process."""
+
+    _connection: Connection
+    _handlers: HandlerRegistry
+    _hooks: Hooks
+    _workers: set[Worker]
+
+    async def run(
+        self,
+        *,
+        grace: Duration = GRACE_SECONDS,
+        signals: bool = True,
+        types: Iterable[str] | None = None,
+        concurrency: int | None = None,
+        strict: bool = False,
+        burst: bool = False,
+        max_jobs: int | None = None,
+        name: str | None = None,
+        supervised: bool = False,
+        on_start: Callable[[Worker], object] | None = None,
+    ) -> None:
+        """
+        Run jobs until stopped: by `stop`, or by SIGINT or SIGTERM with *signals*.
+
+        Stopping waits up to *grace* for running jobs, then requeues them; a second
+        signal requeues them at once.
+
+        Args:
+            types: Only these; else all that have a handler.
+            concurrency: How many jobs at once, all types together.
+            strict: With *concurrency*, serve types in the order given; else fairly.
+            burst: Return when nothing is left to do.
+            max_jobs: Return after this many runs.
+            name: The worker's name in the store; a pause of it survives a restart.
+            supervised: Another process renews the lease.
+            on_start: Called with the worker before it begins.
+
+        Raises:
+            ConfigError: No handler was registered.
+            StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
+        """
+        options = WorkerOptions(
+            name=name,
+            grace=milliseconds(grace, field="grace") / 1000,
+            concurrency=concurrency,
+            strict=strict,
+            burst=burst,
+            max_jobs=max_jobs,
+            supervised=supervised,
+        )
+        worker, notifier = self._worker(options, types)
+        if on_start is not None:
+            on_start(worker)
+        if not signals:
+            await self._run(worker, notifier)
+            return
+        with stopped_by_signals(worker):
+            await self._run(worker, notifier)
+
+    @asynccontextmanager
+    async def work(
+        self,
+        *,
+        grace: Duration = GRACE_SECONDS,
+        types: Iterable[str] | None = None,
+        concurrency: int | None = None,
+        name: str | None = None,
+    ) -> AsyncIterator[Worker]:
+        """Run jobs during the body of ``async with q.work():``, and stop after it."""
+        seconds = milliseconds(grace, field="grace") / 1000
+        options = WorkerOptions(name=name, grace=seconds, concurrency=concurrency)
+        worker, notifier = self._worker(options, types)
+        running = asyncio.create_task(self._run(worker, notifier), name="kue work")
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await running
+
+    @property
+    def working(self) -> frozenset[Worker]:
+        """The workers that run jobs for this queue in this process."""
+        return frozenset(self._workers)
+
+    def stop(self) -> None:
+        """Let every `run` and `work` of this queue claim no more jobs and return."""
+        for worker in self._workers:
+            worker.stop()
+
+    def _worker(
+        self, options: WorkerOptions, types: Iterable[str] | None
+    ) -> tuple[Worker, FailureNotifier]:
+        notifier = FailureNotifier(self._hooks.failure)
+        worker = Worker(
+            self._connection.store,
+            self._handlers.processors(types, options.concurrency),
+            self._connection.settings,
+            options,
+            on_failed=notifier.notify if self._hooks.failure else None,
+        )
+        return worker, notifier
+
+    async def _run(self, worker: Worker, notifier: FailureNotifier) -> None:
+        self._workers.add(worker)
+        async with AsyncExitStack() as stack:
+            stack.callback(self._workers.discard, worker)
+            await self._connection.subscriptions.ready()
+            await self._hooks.start()
+            stack.push_async_callback(self._hooks.stop)
+            for resource in self._handlers.resources:
+                stack.push_async_callback(resource.close)
+            stack.push_async_callback(notifier.done)
+            await worker.run()

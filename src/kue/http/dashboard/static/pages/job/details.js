@@ -1,0 +1,92 @@
+// Details of a job: options, times and worker.
+
+import { copyButton } from "../../components/clipboard.js";
+import { pathSegment } from "../../lib/api.js";
+import { h } from "../../lib/dom.js";
+import { duration, timeAgo } from "../../lib/format.js";
+import { href } from "../../lib/router.js";
+import { priorityName } from "../jobs/columns.js";
+
+//: A list of [name, value] pairs.
+export function factList(facts) {
+  return h(
+    "dl",
+    { class: "facts" },
+    facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+  );
+}
+
+//: The details of a job, as [name, value] pairs; defaults are left out.
+export function detailsOf(job) {
+  const facts = [
+    ["Type", link(`/queues/${pathSegment(job.type)}`, job.type)],
+    ["Priority", priorityOf(job.priority)],
+    ["Attempts", attemptCount(job)],
+    ["Stalls", job.stalls || null],
+    ["Worker", job.worker && jobsWith({ worker: job.worker }, job.worker)],
+    ["Created", timeAgo(job.created_at)],
+    ["Due", job.promote_at && timeAgo(job.promote_at)],
+    ["Started", job.started_at && timeAgo(job.started_at)],
+    ["Ended", job.ended_at && timeAgo(job.ended_at)],
+    ["Last run took", job.duration === null ? null : duration(job.duration)],
+    ["Tags", job.tags.length ? job.tags.map((tag) => tagLink(job, tag)) : null],
+    ["Group", job.group && jobsWith({ type: job.type, group: job.group }, job.group)],
+    ["Unique key", job.unique],
+    ["Unique for", job.unique_for ? duration(job.unique_for) : null],
+    ["Backoff", job.backoff && backoffText(job.backoff)],
+    ["Timeout", job.timeout ? duration(job.timeout) : null],
+    ["Must report within", job.ttl ? duration(job.ttl) : null],
+    ["Must start by", job.expires_at && timeAgo(job.expires_at)],
+    ["Kept for", job.retention === null ? null : duration(job.retention)],
+    ["Removed when complete", job.remove_on_complete ? "yes" : null],
+    ["Delivery", job.delivery === "at-least-once" ? null : job.delivery],
+    ...Object.entries(job.meta).map(([name, value]) => [`meta ${name}`, value]),
+    ["Address", addressView(job.address_id)],
+  ];
+  return facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
+}
+
+function attemptCount(job) {
+  const left = job.max_attempts - job.attempts;
+  const count = `${job.attempts} of ${job.max_attempts}`;
+  if (["complete", "cancelled"].includes(job.state) || left <= 0) return count;
+  return `${count}, ${left} left`;
+}
+
+function priorityOf(priority) {
+  const name = priorityName(priority);
+  return name === String(priority) ? name : `${name} (${priority})`;
+}
+
+function link(path, text) {
+  return h("a", { href: href(path) }, text);
+}
+
+function jobsWith(filters, text) {
+  return link(`/jobs?${new URLSearchParams(filters)}`, text);
+}
+
+function tagLink(job, tag) {
+  const search = new URLSearchParams({ tag });
+  return h("a", { class: "tag", href: href(`/jobs?${search}`) }, tag);
+}
+
+function addressView(address) {
+  const copy = copyButton(address, "Copy the address");
+  return h("span", { class: "address" }, h("code", null, address), copy);
+}
+
+function backoffText(backoff) {
+  const { type, delay, max, delays, name, jitter } = backoff;
+  const scatter = jitter ? `, jitter ${Math.round(jitter * 100)}%` : "";
+  switch (type) {
+    case "exponential":
+      return `doubling from ${duration(delay)}${max ? ` to ${duration(max)}` : ""}${scatter}`;
+    case "list":
+      return delays.map((one) => duration(one)).join(", then ");
+    case "named":
+      return `strategy ${name}`;
+    default:
+      return `${duration(delay)}${scatter}`;
+  }
+}

@@ -1,0 +1,203 @@
+"""Drafts of jobs: every option is checked and normalised, before any I/O."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from datetime import datetime
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Unpack
+
+from msgspec.structs import replace
+
+from kue.model import backoff as backoffs
+from kue.model.duration import Duration, epoch_ms, milliseconds
+from kue.model.job import MAX_PARENTS, MAX_TAGS, Draft, Spec, priority_of
+from kue.model.names import check_name, check_path_name
+from kue.model.options import JobOptions
+from kue.model.payload import JSON, MAX_DATA, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kue.model.options import Identified
+
+MAX_ATTEMPTS = 1_000_000
+
+
+def draft(
+    type: str,
+    data: JSON = None,
+    *,
+    address_id: str | None = None,
+    max_data: int = MAX_DATA,
+    **options: Unpack[JobOptions],
+) -> Draft:
+    """
+    Return a valid draft of a job.
+
+    Raises:
+        BadPayload: *data* is not JSON, or too much of it.
+        ValueError, TypeError: An option makes no sense; the message names it.
+    """
+    check_options(options)
+    moment, wait = _when(options.get("delay", 0), options.get("at"))
+    unique, group = options.get("unique"), options.get("group")
+    window = milliseconds(options.get("unique_for", 0), field="unique_for")
+    if window and unique is None:
+        raise ValueError(
+            "unique_for is how long a unique key is held; give unique= too"
+        )
+    delivery = options.get("delivery", "at-least-once")
+    if delivery not in ("at-least-once", "at-most-once"):
+        raise ValueError(
+            f"delivery is 'at-least-once' or 'at-most-once', not {delivery!r}"
+        )
+    parent, retention = options.get("parent"), options.get("retention")
+    spec = Spec(
+        data=encode(data, field="data", limit=max_data),
+        delay=wait,
+        at=moment,
+        max_attempts=_attempts(options.get("attempts", 1)),
+        backoff=backoffs.of(options.get("backoff"), base=wait),
+        timeout=_optional(options.get("timeout"), "timeout"),
+        tags=_tags(options.get("tags", ())),
+        parent=None if parent is None else _job_id(parent, "parent"),
+        after=_after(options.get("after", ())),
+        remove_on_complete=options.get("remove_on_complete", False),
+        retention=(
+            None if retention is None else milliseconds(retention, field="retention")
+        ),
+        meta=_meta(options.get("meta")),
+        address_id=None if address_id is None else _uuid(address_id),
+    )
+    return Draft(
+        type=check_path_name(type, what="type"),
+        spec=spec,
+        priority=priority_of(options.get("priority", 0)),
+        at=moment,
+        unique=None if unique is None else check_name(unique, what="unique key"),
+        unique_for=window,
+        group=None if group is None else check_name(group, what="group"),
+        ttl=_optional(options.get("ttl"), "ttl"),
+        expires=_optional(options.get("expires"), "expires"),
+        once=delivery == "at-most-once",
+        after_any=options.get("after_any", False),
+    )
+
+
+#: What `draft` takes in addition to type and data.
+OPTIONS = frozenset(JobOptions.__annotations__) | {"address_id"}
+#: What other queues call them.
+_ALIASES = {
+    "countdown": "delay",
+    "eta": "at",
+    "max_retries": "attempts",
+    "retries": "attempts",
+    "time_limit": "timeout",
+}
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Raise `TypeError` for an unknown option; the message suggests the nearest."""
+    for name in options:
+        if name not in OPTIONS:
+            near = _ALIASES.get(name) or "".join(get_close_matches(name, OPTIONS, 1))
+            hint = f"did you mean {near}? " if near else ""
+            raise TypeError(
+                f"{name} is not an option of a job; {hint}"
+                f"the options are {', '.join(sorted(OPTIONS))}"
+            )
+
+
+class DraftTemplate:
+    """
+    A type and options, checked once, for drafts that differ in their data.
+
+    Checking options takes longer than everything else that is done for a draft.
+    """
+
+    __slots__ = ("_draft", "_max_data")
+
+    def __init__(
+        self, type: str, options: Mapping[str, Any], *, max_data: int = MAX_DATA
+    ) -> None:
+        """Check the options; raises what `draft` raises."""
+        self._draft = draft(type, **options)
+        self._max_data = max_data
+
+    def draft(self, data: JSON) -> Draft:
+        """Return a draft with this *data*; raises `BadPayload`."""
+        encoded = encode(data, field="data", limit=self._max_data)
+        return replace(self._draft, spec=replace(self._draft.spec, data=encoded))
+
+
+def _when(delay: Duration | datetime, at: datetime | None) -> tuple[int | None, int]:
+    if at is not None:
+        if delay != 0:
+            raise ValueError("give delay or at, not both")
+        return epoch_ms(at, field="at"), 0
+    if isinstance(delay, datetime):
+        return epoch_ms(delay, field="delay"), 0
+    return None, milliseconds(delay, field="delay")
+
+
+def _optional(value: Duration | None, field: str) -> int:
+    """Return a limit in ms, 0 for none; a limit given as 0 is a mistake."""
+    if value is None:
+        return 0
+    result = milliseconds(value, field=field)
+    if result == 0:
+        raise ValueError(f"{field} must be more than 0; leave it out for no limit")
+    return result
+
+
+def _attempts(value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"attempts must be a whole number, not {value!r}")
+    if not 1 <= value <= MAX_ATTEMPTS:
+        raise ValueError(f"attempts must be from 1 to {MAX_ATTEMPTS:,}, not {value}")
+    return value
+
+
+def _tags(values: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"tags must be a list of texts, not {values!r}")
+    tags = tuple(dict.fromkeys(check_name(tag, what="tag") for tag in values))
+    if len(tags) > MAX_TAGS:
+        raise ValueError(f"a job has at most {MAX_TAGS} tags, not {len(tags)}")
+    return tags
+
+
+def _job_id(job: Identified | int, field: str) -> int:
+    value = getattr(job, "id", job)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{field} must be a job or its id, not {job!r}")
+    return value
+
+
+def _after(values: Iterable[Identified | int]) -> tuple[int, ...]:
+    if not isinstance(values, Iterable):
+        raise TypeError(f"after must be a list of jobs or their ids, not {values!r}")
+    ids = tuple(dict.fromkeys(_job_id(value, "after") for value in values))
+    if len(ids) > MAX_PARENTS:
+        raise ValueError(
+            f"a job waits for at most {MAX_PARENTS} others, not {len(ids)}"
+        )
+    return ids
+
+
+def _uuid(value: str) -> str:
+    try:
+        return str(uuid.UUID(value))
+    except (ValueError, AttributeError):
+        raise ValueError(f"address_id must be a UUID as text, not {value!r}") from None
+
+
+def _meta(values: Mapping[str, str] | None) -> dict[str, str]:
+    meta = dict(values or {})
+    for key, value in meta.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"meta maps text to text, but has {key!r}: {value!r}")
+    encode(meta, field="meta", limit=8 * 1024)
+    return meta

@@ -1,0 +1,88 @@
+"""Durations as people write them ("10m", 90, timedelta), as milliseconds."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+
+Duration = float | str | timedelta
+
+#: The longest duration accepted, a hundred years: scores stay exact far beyond it.
+MAX_MS = 100 * 365 * 24 * 3600 * 1000
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|[smhdw])\s*", re.ASCII)
+
+
+def milliseconds(value: Duration, *, field: str = "duration") -> int:
+    """
+    Return *value* in milliseconds: seconds, a timedelta, or text such as "1h30m".
+
+    Raises:
+        ValueError: It is negative, not finite, over a hundred years, or unreadable.
+        TypeError: It is none of the three.
+    """
+    if isinstance(value, bool):
+        raise TypeError(f"{field} must be seconds, a timedelta or text, not {value!r}")
+    if isinstance(value, timedelta):
+        result = value / timedelta(milliseconds=1)
+    elif isinstance(value, int | float):
+        result = value * 1000
+    elif isinstance(value, str):
+        result = _parse(value, field)
+    else:
+        raise TypeError(f"{field} must be seconds, a timedelta or text, not {value!r}")
+    # An int may be too large for a float; it is finite.
+    if isinstance(result, float) and not math.isfinite(result):
+        raise ValueError(f"{field} must be finite, not {value!r}")
+    if result < 0:
+        raise ValueError(
+            f"{field} must not be negative, but is {value!r}; "
+            "to run a job at once, leave it out or give 0"
+        )
+    if result > MAX_MS:
+        raise ValueError(f"{field} must be at most a hundred years, not {value!r}")
+    return round(result)
+
+
+def epoch_ms(value: datetime, *, field: str = "at") -> int:
+    """
+    Return an aware datetime as Unix time in milliseconds; 0 for anything before 1970.
+
+    Raises:
+        ValueError: It has no time zone, so nobody can know which moment it means.
+        TypeError: It is not a datetime.
+    """
+    if not isinstance(value, datetime):
+        raise TypeError(f"{field} must be a datetime, not {value!r}")
+    if value.tzinfo is None:
+        raise ValueError(
+            f"{field} needs a datetime with a time zone, but {value!r} has none; "
+            "write datetime.now(timezone.utc) or .astimezone()"
+        )
+    return max(0, (value - _EPOCH) // timedelta(milliseconds=1))
+
+
+def _parse(text: str, field: str) -> float:
+    total, at = 0.0, 0
+    while at < len(text):
+        part = _PART.match(text, at)
+        if part is None:
+            break
+        total += float(part[1]) * _UNITS[part[2]]
+        at = part.end()
+    if not text or at < len(text):
+        raise ValueError(
+            f"{field} {text!r} cannot be read; write a number with a unit "
+            'of ms, s, m, h, d or w, such as "500ms", "10m" or "1h30m"'
+        )
+    return total

@@ -1,0 +1,179 @@
+"""
+Errors: every exception that Kue raises on purpose.
+
+docs/reference/errors.md shows them as a tree.
+
+Handlers steer their own run by raising one of these, which are not KueErrors:
+Retry, Release, Fail, Cancel, Skip.  Data that does not fit a task is BadArguments, a
+Fail.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from kue.model.job import State
+
+
+class KueError(Exception):
+    """Base class of every error Kue raises on purpose."""
+
+
+class ConfigError(KueError, ValueError):
+    """A setting is missing, unknown or makes no sense."""
+
+
+class BadPayload(KueError, ValueError):
+    """A value is not JSON, nests too deep or is too large; nothing was sent."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+
+
+class JobError(KueError):
+    """Something is wrong with one particular job."""
+
+    def __init__(self, job_id: int, message: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class JobNotFound(JobError):
+    """No job has this id; it never existed or has been removed."""
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(job_id, f"job {job_id} does not exist")
+
+
+class InvalidTransition(JobError):
+    """The job is in the wrong state for the requested operation."""
+
+    def __init__(self, job_id: int, state: State | None, wanted: str) -> None:
+        was = f"is {state}" if state else "cannot be found in any state"
+        super().__init__(job_id, f"job {job_id} {was} and cannot {wanted}")
+        self.state = state
+
+
+class LeaseLost(JobError):
+    """The lease ran out and the job was reclaimed."""
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(
+            job_id,
+            f"the lease on job {job_id} ran out and the job was reclaimed; "
+            "whatever this run still reports is dropped",
+        )
+
+
+class UniqueHeld(JobError):
+    """Another unfinished job holds the same unique key."""
+
+    def __init__(self, job_id: int, holder: int | None) -> None:
+        by = f"job {holder}" if holder is not None else "another job"
+        super().__init__(
+            job_id,
+            f"job {job_id} cannot be requeued: {by} holds its unique key; "
+            "wait for that one, cancel it or remove it",
+        )
+        self.holder = holder
+
+
+class JobFailed(JobError):
+    """The awaited job ended in ``failed``; :attr:`message` is that of its error."""
+
+    def __init__(self, job_id: int, kind: str, message: str) -> None:
+        super().__init__(job_id, f"job {job_id} failed: {kind}: {message}")
+        self.kind = kind
+        self.message = message
+
+
+class JobCancelled(JobError):
+    """The awaited job was cancelled."""
+
+    def __init__(self, job_id: int, reason: str) -> None:
+        why = f": {reason}" if reason else ""
+        super().__init__(job_id, f"job {job_id} was cancelled{why}")
+        self.reason = reason
+
+
+class StoreError(KueError):
+    """The store failed or refused an operation."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached.  The operation may be retried."""
+
+
+class StoreFull(StoreError):
+    """The store accepts no new jobs; those it has go on, and make room."""
+
+
+class StoreRefused(StoreError):
+    """The store works but is not fit to keep jobs; the message names what to change."""
+
+
+class StoreCorrupt(StoreError):
+    """The file, or a structure in it, is damaged; ``kue doctor`` has details."""
+
+
+class DurabilityUnknown(StoreError):
+    """The jobs are stored, but no replica confirmed them in time."""
+
+    def __init__(self, job_ids: list[int]) -> None:
+        is_one = len(job_ids) == 1
+        what = "1 job is" if is_one else f"{len(job_ids)} jobs are"
+        them = "it" if is_one else "them"
+        super().__init__(
+            f"{what} stored but no replica confirmed {them} in time; "
+            f"a fail-over now could lose {them}"
+        )
+        self.job_ids = job_ids
+
+
+class Retry(Exception):
+    """
+    Raised by a handler: this attempt failed, retry *after* that long.
+
+    Without *after*, the job's backoff decides.
+    """
+
+    def __init__(
+        self, reason: str = "", *, after: float | str | timedelta | None = None
+    ) -> None:
+        super().__init__(reason or "retry asked for by the handler")
+        self.after = after
+
+
+class Release(Exception):
+    """Raised by a handler: not now; run again later without spending an attempt."""
+
+    def __init__(
+        self,
+        delay: float | str | timedelta | datetime = 0,
+        *,
+        counts: bool = False,
+        reason: str = "",
+    ) -> None:
+        super().__init__(reason or "released by the handler")
+        self.delay = delay
+        self.counts = counts
+
+
+class Fail(Exception):
+    """Raised by a handler: this will never work, do not retry."""
+
+
+class Cancel(Exception):
+    """Raised by a handler: end this job as cancelled."""
+
+
+class Skip(Exception):
+    """Raised by a handler: there is nothing to do; end this job as complete."""
+
+
+class BadArguments(Fail):
+    """The job's data does not fit the parameters of its task; no retry can fix it."""

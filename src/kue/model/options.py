@@ -1,0 +1,65 @@
+"""Options of a job and of a search for jobs, for type checkers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from kue.model.duration import Duration
+    from kue.model.job import Delivery, PriorityGiven
+
+
+class Identified(Protocol):
+    """Anything with the id of a job: handles, blocking or not, and jobs."""
+
+    @property
+    def id(self) -> int: ...
+
+
+class JobOptions(TypedDict, total=False):
+    """
+    Options of one job: the one list of them.
+
+    `kue.model.draft.draft` checks them.  The builder's methods, the body of the REST
+    API and the options of ``kue job add`` have the same names, which a test compares.
+    """
+
+    priority: PriorityGiven
+    delay: Duration | datetime
+    at: datetime | None
+    attempts: int
+    backoff: Any
+    timeout: Duration | None
+    ttl: Duration | None
+    expires: Duration | None
+    #: A key; True: the arguments are the key.
+    unique: str | bool | None
+    unique_for: Duration
+    group: str | None
+    tags: Iterable[str]
+    parent: Identified | int | None
+    after: Iterable[Identified | int]
+    after_any: bool
+    remove_on_complete: bool
+    retention: Duration | None
+    delivery: Delivery
+    meta: Mapping[str, str] | None
+
+
+class FilterOptions(TypedDict, total=False):
+    """What `kue.Kue.find` searches by, in addition to the state of jobs."""
+
+    type: str | None
+    tag: str | None
+    text: str | None
+    error: str | None
+    worker: str | None
+    group: str | None
+    priority: PriorityGiven | None
+    fingerprint: str | None
+    data: dict[str, Any] | None
+    since: int | None
+    until: int | None

@@ -1,0 +1,143 @@
+"""
+Retry policy: what happens after a run that did not succeed.  Pure decisions.
+
+Attempts and crashes are counted separately: a job that raises spends an attempt, a job
+whose worker was lost does not, or a deploy by ``kill -9`` would fail every job that
+has a single attempt.  Crashes have their own limit, so that a job which kills its
+workers cannot take the fleet down with it.
+
+When a worker is lost, it is not known which of its jobs was to blame.  So a job that
+lost two workers runs alone in its process from then on (`runs_alone`): the losses that
+fail it are its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+
+from kue.model import backoff
+from kue.model.job import (
+    Cancelled,
+    Ending,
+    Error,
+    Failed,
+    Job,
+    Released,
+    Retried,
+    Stalled,
+)
+
+logger = logging.getLogger(__name__)
+
+#: A job that lost this many workers is failed at the next loss.
+MAX_STALLS = 3
+#: A job that lost this many workers runs alone in its process.
+ALONE_STALLS = 2
+#: How long a worker keeps its other slots empty for such a job: first until other runs
+#: have ended, then while it runs.  After that the slots are filled again: a job that
+#: runs for hours, or waits for another job, would otherwise stop the whole process.
+ALONE_MS = 60_000
+#: A job that did not run alone is failed at the loss after this many.
+MAX_STALLS_IN_COMPANY = 9
+#: After the first loss a job runs at once: most are deploys.  Then after 1 s, 2 s …
+FIRST_STALL_DELAY_MS = 1000
+#: … doubled up to this many times …
+MAX_STALL_DOUBLINGS = 3
+#: … plus a random share of up to this many times as long.
+STALL_SCATTER = 4
+#: The delay when the process that ends a run cannot use the job's named backoff.
+UNKNOWN_BACKOFF_MS = 10_000
+
+CANCELLED = "cancelled while it ran"
+LOST_ENDING = "the store lost how this run ended"
+TTL_EXCEEDED = Error("TTLExceeded", "TTL exceeded")
+EXPIRED = Error("Expired", "the job was not started before it expired")
+
+
+def after_error(job: Job, error: Error) -> Ending:
+    """Return how a run that raised *error* ends: another attempt, or failed."""
+    if job.attempts >= job.max_attempts:
+        return Failed(error)
+    return Retried(error, retry_delay_ms(job))
+
+
+def after_cancel(reason: str = "") -> Cancelled:
+    """Return how a cancelled run ends, with the *reason* if one was given."""
+    return Cancelled(f"{CANCELLED}: {reason}" if reason else CANCELLED)
+
+
+def runs_alone(job: Job) -> bool:
+    """Return whether a worker must run *job* with nothing else at the same time."""
+    return job.stalls >= ALONE_STALLS
+
+
+def after_ttl(job: Job, now: int) -> Ending:
+    """Return how a run ends that reported no progress for its ttl."""
+    if job.cancelling:
+        return after_cancel()
+    if _never_began(job):
+        return Released(reason="its ttl passed before its worker could run it alone")
+    return after_error(job, TTL_EXCEEDED)
+
+
+def after_lost_worker(job: Job, now: int) -> Ending:
+    """Return how a run ends whose worker's lease had run out by *now*."""
+    if job.cancelling:
+        return Cancelled(f"{CANCELLED}; its worker was lost")
+    worker = job.run.worker if job.run else "?"
+    if _never_began(job):
+        return Released(reason=f"worker {worker} was lost before it began this job")
+    error = Error("WorkerLost", f"worker {worker} was lost while it ran this job")
+    if job.once or job.stalls >= _most_stalls(job, now):
+        return Failed(error)
+    return Stalled(error, stall_delay_ms(job.id, job.stalls))
+
+
+def after_lost_ending(job: Job) -> Ending:
+    """Return the ending to record for a finished run whose ending was lost."""
+    if job.cancelling:
+        return after_cancel()
+    if job.once:
+        return Failed(Error("EndingLost", LOST_ENDING))
+    return Released(reason=LOST_ENDING)
+
+
+def _never_began(job: Job) -> bool:
+    """Return whether a job that is to run alone was claimed but not started."""
+    return runs_alone(job) and job.run is not None and job.run.began is None
+
+
+def _most_stalls(job: Job, now: int) -> int:
+    """Return how many losses the job survives, given how its current run began."""
+    if not runs_alone(job) or job.run is None or job.run.began != "alone":
+        return MAX_STALLS_IN_COMPANY
+    was_alone_all_along = now - job.run.started_at < ALONE_MS
+    return MAX_STALLS if was_alone_all_along else MAX_STALLS_IN_COMPANY
+
+
+def retry_delay_ms(job: Job) -> int:
+    try:
+        return backoff.delay_ms(job.spec.backoff, job.attempts)
+    except BaseException:
+        # A user's strategy that is unknown here, raises or returns nonsense must not
+        # keep the run from ending.
+        logger.exception(
+            "cannot compute the backoff of job %d", job.id, extra={"job_id": job.id}
+        )
+        return UNKNOWN_BACKOFF_MS
+
+
+def stall_delay_ms(job_id: int, stalls: int) -> int:
+    """
+    Return the delay before a job runs again that had lost *stalls* workers before.
+
+    Scattered, by id: jobs that were lost together must not come back together, or one
+    that kills its workers takes the same others with it until all of them fail.
+    """
+    if stalls == 0:
+        return 0
+    pause: int = FIRST_STALL_DELAY_MS << min(stalls - 1, MAX_STALL_DOUBLINGS)
+    # Seeded by the job: every worker computes the same delay.
+    draw = random.Random(f"{job_id} lost {stalls}").random()
+    return pause + int(STALL_SCATTER * pause * draw)

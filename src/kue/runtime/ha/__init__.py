@@ -1,6 +1,0 @@
-"""High availability: what a dead node had deployed runs again on another."""
-
-from kue.runtime.ha.failover import Failover
-from kue.runtime.ha.group import DEFAULT_GROUP, HA
-
-__all__ = ["DEFAULT_GROUP", "HA", "Failover"]

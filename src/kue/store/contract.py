@@ -1,0 +1,699 @@
+"""
+The store contract: what every engine does, verb by verb.
+
+A feature that needs atomicity is a verb here, written once per engine and proven by
+the contract suite in ``tests/store``.  One that does not is written once, in a layer
+above.
+
+Verbs take batches and return results in the same order; a single job is a batch of one.
+Every verb is atomic per job and idempotent, except where its docstring states
+otherwise.  *now* (Unix ms) is for tests that control the clock; by default the engine's
+clock is read once per call.
+
+All verbs raise `StoreUnavailable` when the engine cannot be reached within its budget;
+the same call may then be repeated with the same arguments.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kue.model.errors import ConfigError
+from kue.model.events import Event
+from kue.model.settings import LEASE_MS, Keep
+from kue.store.batches import bytes_of_job
+from kue.store.values import (
+    MAX_BATCH,
+    MAX_PAGE_BYTES,
+    MAX_SCAN,
+    NOTHING_SEEN,
+    Added,
+    AuditEntry,
+    AuditPage,
+    Change,
+    Claimed,
+    ClaimRequest,
+    Errors,
+    ExpectedState,
+    Filter,
+    HeartbeatReply,
+    KeepRequest,
+    Limits,
+    LogLine,
+    MaintenanceResult,
+    MoveRequest,
+    Outcome,
+    Page,
+    PageRequest,
+    Pause,
+    PauseRequest,
+    Progress,
+    RemoveRequest,
+    RenewRequest,
+    Reply,
+    Report,
+    Result,
+    Stacks,
+    Stat,
+    StoreFacts,
+    WorkerStatus,
+    sort_key,
+)
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from kue.model.histogram import Timing
+    from kue.model.job import Draft, Job, State
+    from kue.model.schedule import Schedule
+
+#: Called with (done, total) while a check runs.
+OnProgress = Callable[[int, int], None]
+Events = AsyncIterator[Event]
+
+
+class Store(ABC):
+    """
+    Where jobs are kept.
+
+    Constructing one does no I/O.  Every verb opens the store if it is not open.
+    """
+
+    #: For messages: the address without credentials.
+    name: str
+
+    @property
+    def losses(self) -> int:
+        """How many calls were not answered so far, including repeated ones."""
+        return 0
+
+    @abstractmethod
+    async def open(self) -> str:
+        """
+        Connect, check that the engine is suitable, and return how durable it is.
+
+        The return value is a sentence for people.
+
+        Raises:
+            StoreRefused: It is too old, evicts keys, is a replica, or holds data of a
+                newer schema or another number of shards; the message has advice.
+            StoreCorrupt: The file is not a database or is damaged.
+            StoreUnavailable: It cannot be reached.
+        """
+
+    async def verify(self) -> None:
+        """
+        Check that this is still the store that was opened, and still suitable.
+
+        Raises:
+            StoreRefused: It was emptied or replaced, or now evicts keys; the message
+                has advice.
+            StoreUnavailable: It cannot be reached.
+        """
+        await self.open()
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close connections, threads and files.  Closing twice is fine."""
+
+    def twin(self) -> Store:
+        """
+        Return a store on the same jobs for another event loop, such as a thread's.
+
+        It is not open yet, and is closed separately.  Only the twin of a store in
+        memory closes with the original.
+
+        Raises:
+            ConfigError: This store cannot be shared with another event loop.
+        """
+        raise ConfigError(
+            f"{self.name} serves one event loop, so its queue has no blocking methods; "
+            "await the async ones, or create the queue from a URL"
+        )
+
+    @abstractmethod
+    async def now(self) -> int:
+        """Return the engine's clock, Unix ms."""
+
+    # -- producing -------------------------------------------------------------
+
+    @abstractmethod
+    async def add(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        producer: str,
+        seq: int,
+        durable: bool = False,
+        now: int | None = None,
+    ) -> list[Added]:
+        """
+        Store drafts; ids grow in the order given.
+
+        A draft becomes ``delayed`` when its time (``at``, else now + ``spec.delay``) is
+        in the future, ``blocked`` when a job of ``spec.after`` has not succeeded (with
+        ``after_any``: not ended), else ``waiting``.  When a parent is cancelled or does
+        not exist, an ``after_any`` draft does not wait for it; any other is stored as
+        ``cancelled``.  The delay of a blocked job counts from when it is released.  A
+        draft whose unique key is held (by an unfinished job of the type, or within
+        that job's ``unique_for``) adds nothing, and the holder's id is returned;
+        within one call the first draft with a key holds it.  `Added` has the time
+        at which the job was created: ids are reused after a fail-over that lost
+        writes, and verbs that are given the time (`ExpectedState`) act on no other job.
+
+        A producer has one call in flight; *seq* grows with each new call.  A repeated
+        (producer, seq) returns the same result and adds nothing; a lower seq than the
+        last raises `ValueError`.
+
+        Raises:
+            StoreFull: No memory or disk left.  Nothing was added, unless the drafts
+                have more than `MAX_CALL_BYTES`: those are stored in parts, each whole
+                or not at all, and the same call again adds the missing parts.
+            DurabilityUnknown: *durable* was requested and not confirmed in time.
+        """
+
+    # -- running ---------------------------------------------------------------
+
+    @abstractmethod
+    async def claim(self, request: ClaimRequest, *, now: int | None = None) -> Claimed:
+        """
+        Start the best waiting jobs that *request* asks for, by (priority, id).
+
+        First promotes due delayed jobs of these types.  Each claimed job becomes active
+        with a new fencing token and attempt + 1, and the worker's lease runs until now
+        + the lease.  Jobs past their ``expires`` become failed (`retry_policy.EXPIRED`)
+        instead; ids without a usable record are parked and reported (event ``error``).
+        Paused types give nothing.  Limits apply, and a job over its group's limit is
+        set aside (still ``waiting``, with `Job.held`) until a run of the group ends.
+
+        The same claim again returns those of its jobs that are still running; an
+        older one of its lane returns none.  With a limit of 0 it claims nothing, then
+        or later.  Jobs beyond about `MAX_CALL_BYTES` are left for the next claim, and
+        ``next_at`` is now.  With several shards the order holds within a shard.
+        """
+
+    @abstractmethod
+    async def settle(
+        self, outcomes: Sequence[Outcome], *, now: int | None = None
+    ) -> list[Result]:
+        """
+        Settle runs: record how each one ended.
+
+        ``Completed`` → complete, or removed with ``remove_on_complete``; ``Failed`` →
+        failed; ``Cancelled`` → cancelled; ``Retried``, ``Released`` and ``Stalled`` →
+        waiting, or delayed when their delay is positive.  But a run that was asked to
+        cancel and ends as one of these three becomes cancelled
+        (`retry_policy.after_cancel`).  Adds one line to the history, counts attempts
+        and stalls, clears progress (a complete job shows 100), releases the unique key
+        (final endings, unless ``unique_for`` lasts), the slots of group and type, and
+        dependants, and starts retention.
+
+        DONE; ALREADY when this very run was settled before (the first ending stands,
+        whatever this one is); LOST when the run was reclaimed; GONE when the job was
+        removed.
+        """
+
+    @abstractmethod
+    async def cycle(
+        self,
+        outcomes: Sequence[Outcome],
+        request: ClaimRequest,
+        *,
+        now: int | None = None,
+    ) -> tuple[list[Result], Claimed]:
+        """Do `settle` and then `claim` in one round trip: the hot path."""
+
+    @abstractmethod
+    async def renew(
+        self, request: RenewRequest, *, now: int | None = None
+    ) -> HeartbeatReply:
+        """
+        Renew the lease on everything a worker runs: its heartbeat.
+
+        Late is fine: a run remains the worker's until it is reclaimed.  Returns which
+        of the given runs are no longer the worker's, which others are to be cancelled,
+        whether the worker is paused, and whether maintenance is overdue.
+        """
+
+    @abstractmethod
+    async def measure(
+        self, timings: Sequence[Timing], *, now: int | None = None
+    ) -> None:
+        """
+        Add how long jobs waited and ran to the current minute's counters.
+
+        Unlike other verbs it is not idempotent: called twice, it counts twice, also
+        when it is repeated after a lost reply.  That is a few seconds of one worker's
+        jobs, and percentiles hardly move; deduplication would cost more than it is
+        worth.
+
+        Raises:
+            ValueError: A bucket is not one of `histogram.BOUNDS`, or counts below 0.
+        """
+
+    @abstractmethod
+    async def begin(
+        self, job: Job, *, alone: bool, now: int | None = None
+    ) -> Job | Result:
+        """
+        Record that a claimed job which was held back begins now, *alone* or not.
+
+        For jobs that a worker must run alone (`retry_policy.runs_alone`): a worker lost
+        before this call counts as neither attempt nor stall.  The run starts now, and
+        so does its ttl; the returned job has its new token.  `Result.LOST` when the run
+        was reclaimed or the job is gone, `Result.REFUSED` when its type is now paused:
+        the caller has to release it.  Repeated, it starts the same run again.
+        """
+
+    @abstractmethod
+    async def leave(self, worker: str, *, now: int | None = None) -> None:
+        """Deregister *worker*: the next `tend` reclaims what it still runs."""
+
+    @abstractmethod
+    async def tend(
+        self,
+        *,
+        limit: int = MAX_BATCH,
+        keep: Keep | None = None,
+        lease: int = LEASE_MS,
+        now: int | None = None,
+    ) -> MaintenanceResult:
+        """
+        Make one bounded pass of maintenance.
+
+        Any process may call it at any time.  A store needs about one pass per second,
+        from any process: if another process has just made one, or nothing is due,
+        nothing is done and the result is `quiet`.  If another process made the last
+        one, the result is `elsewhere`, too: that process makes the next pass, and
+        `renew` reports to the others when it is overdue.  With *now* a pass is always
+        made.
+
+        Promotes due jobs, requeues or fails stalled jobs, whose worker's lease has
+        expired (`retry_policy.after_lost_worker`), and runs whose ttl has passed
+        (`retry_policy.after_ttl`), fails expired jobs, prunes what *keep* and retention
+        no longer keep, fires due schedules (each firing by exactly one process), relays
+        what spans shards, wakes workers for anything ready, ends pauses, forgets lost
+        workers and old subscriptions, adds full minutes of the statistics to their
+        hours (each once), and forgets types without jobs that had none for a day.
+
+        After a gap of `grace_gap` of *lease* without maintenance, the store or all
+        processes were away, and leases look expired that are not.  Every lease is then
+        extended by half of *lease*, at most once in ten times that long, so that live
+        workers can renew before their jobs are reclaimed.  When the clock stepped back,
+        leases are reset to now + *lease*.
+        """
+
+    @abstractmethod
+    async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
+        """
+        Wait until there may be work of *types*, at most *timeout* seconds.
+
+        Returns the types that may have some; none after a timeout.  It may return
+        early, and name types without work.  It never misses a job that was added, a
+        delayed job that became due, a pause that was lifted or a limit that freed,
+        unless another waiter was woken for it.  What became ready in other types than
+        those returned is found by the next call, which checks before it waits.
+        """
+
+    async def stand_by(self, request: ClaimRequest, *, timeout: float) -> Claimed:
+        """
+        Wait as `wait` does, then `claim`: for callers that know there is no work now.
+
+        One step where the store can do it in one.  A call that was not answered, or was
+        cancelled, may have claimed jobs: the same claim with a limit of 0 returns
+        them, and prevents it from claiming any later.
+        """
+        if not await self.wait(request.types, timeout):
+            return Claimed([], 0, None)
+        return await self.claim(request)
+
+    # -- progress and logs -----------------------------------------------------
+
+    @abstractmethod
+    async def progress(
+        self, updates: Sequence[Progress], *, now: int | None = None
+    ) -> list[Result]:
+        """
+        Write progress of active jobs and restart their ttl.
+
+        DONE; LOST for a token that is not the current one; REFUSED when the job is not
+        active and no token was given; GONE, also when the id belongs to another job
+        than the one created at `Progress.created_at`.
+        """
+
+    @abstractmethod
+    async def log(
+        self,
+        job_id: int,
+        lines: Sequence[LogLine],
+        *,
+        created_at: int | None = None,
+        now: int | None = None,
+    ) -> Result:
+        """
+        Append lines to the log of a job in any state; keeps MAX_LOG_LINES.
+
+        GONE when the job does not exist, or *created_at* is that of another one.
+        """
+
+    # -- administration --------------------------------------------------------
+
+    @abstractmethod
+    async def update(
+        self, changes: Sequence[Change], *, now: int | None = None
+    ) -> list[Result]:
+        """
+        Edit jobs in any state; a run in progress keeps the data it started with.
+
+        With `Change.seen`, GONE for another job, and REFUSED for one whose ending
+        differs from the one that was seen.
+        """
+
+    @abstractmethod
+    async def move(
+        self, request: MoveRequest, *, now: int | None = None
+    ) -> list[Reply]:
+        """
+        Move jobs to ``waiting`` or ``delayed``, as `MOVES_BY_HAND` allows.
+
+        The states and what was *seen* are checked atomically with the move: a job that
+        ended since it was read does not run again.  A job that was seen to have ended
+        is moved from that ending alone: if it was restarted since, the result is
+        ALREADY, whatever its state is now.  So of two retries of one ending the second
+        is a no-op, and a call repeated after a lost reply moves nothing twice.  A job
+        that was seen unfinished and has ended since is REFUSED.
+
+        A finished job is requeued afresh: attempts and stalls count from 0, its history
+        continues with a line ``restarted``, and its unique key is taken again (HELD if
+        another job has it).  A blocked job no longer waits for its parents.  Moving a
+        waiting job to waiting is ALREADY.
+        """
+
+    @abstractmethod
+    async def cancel(
+        self,
+        job_ids: Sequence[int],
+        *,
+        reason: str = "",
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
+        now: int | None = None,
+    ) -> list[Reply]:
+        """
+        Cancel jobs: immediately (DONE) unless active; an active one is ASKED.
+
+        The worker of an active job receives the request with its next `renew`, with the
+        *reason*, and ends the run; if the run succeeds first, that stands.  ALREADY
+        when cancelled or asked before, REFUSED when complete or failed.  Another job
+        than the one *seen* is GONE.
+        """
+
+    @abstractmethod
+    async def remove(
+        self, request: RemoveRequest, *, now: int | None = None
+    ) -> list[Reply]:
+        """
+        Delete jobs with log, keys and links; for dependants they count as cancelled.
+
+        A job whose ending differs from the one that was *seen* is REFUSED.
+        """
+
+    @abstractmethod
+    async def pause(self, request: PauseRequest, *, now: int | None = None) -> None:
+        """
+        Start no more jobs of a type, a worker or all, until resumed.
+
+        A worker receives its pause with its next `renew` and claims no more; claims do
+        not check it.  It goes by name, and the worker need not be known: one that comes
+        back under its name is still paused, however long it was away.
+
+        Raises:
+            ValueError: Both a type and a worker are given.
+        """
+
+    @abstractmethod
+    async def resume(
+        self,
+        type: str | None = None,
+        *,
+        worker: str | None = None,
+        now: int | None = None,
+    ) -> bool:
+        """
+        End a pause and wake workers; return whether there was one.
+
+        A worker learns from its next `renew` that its own pause is over.
+
+        Raises:
+            ValueError: Both a type and a worker are given.
+        """
+
+    @abstractmethod
+    async def paused(self) -> list[Pause]:
+        """Return the pauses in force: of every type, of types, of workers; by name."""
+
+    @abstractmethod
+    async def order(self, worker: str, order: str, *, now: int | None = None) -> bool:
+        """
+        Send an order with a live worker's next `renew`; return whether it is alive.
+
+        Orders are in `ORDERS`; the same one twice is one.  An order that the worker
+        does not receive within `ORDER_MS` is dropped.
+
+        Raises:
+            ValueError: The order does not exist.
+        """
+
+    @abstractmethod
+    async def write_stacks(
+        self, worker: str, text: str, *, now: int | None = None
+    ) -> None:
+        """Keep a known worker's stacks, the first `MAX_STACKS` bytes, for a while."""
+
+    @abstractmethod
+    async def stacks(self, worker: str, *, now: int | None = None) -> Stacks | None:
+        """Return the stacks a worker last wrote, unless that is too long ago."""
+
+    @abstractmethod
+    async def limit(
+        self, type: str, limits: Limits | None, *, now: int | None = None
+    ) -> None:
+        """Set the limits of *type* (None: no limits); release jobs no longer held."""
+
+    @abstractmethod
+    async def limits(self) -> dict[str, Limits]:
+        """Return the limits in force, by type."""
+
+    @abstractmethod
+    async def clear(
+        self,
+        type: str | None,
+        states: Iterable[State],
+        *,
+        limit: int = MAX_BATCH,
+        now: int | None = None,
+    ) -> int:
+        """
+        Remove up to *limit* jobs of *type* (None: any) in *states*; return how many.
+
+        Call until it returns 0.  ``active`` raises `ValueError`.  Dependants of removed
+        jobs are cancelled, unless they are in *states* and are removed first.
+        """
+
+    @abstractmethod
+    async def schedule(self, schedule: Schedule) -> None:
+        """Write a schedule, replacing the one with its name."""
+
+    @abstractmethod
+    async def unschedule(self, name: str) -> bool:
+        """Delete a schedule; return whether there was one."""
+
+    @abstractmethod
+    async def schedules(self) -> list[Schedule]:
+        """Return all schedules, by name."""
+
+    # -- reading ---------------------------------------------------------------
+
+    @abstractmethod
+    async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
+        """
+        Return jobs as they are now; None for each that does not exist.
+
+        Large jobs are read in parts, and so not in one snapshot.
+        """
+
+    @abstractmethod
+    async def page(self, request: PageRequest) -> Page:
+        """
+        Return jobs in order.
+
+        Order: waiting by (priority, id); delayed by (promote_at, id); complete, failed
+        and cancelled by (time they ended, id); active, blocked and all states together
+        by id.  A job that does not move is on exactly one page, whatever happens to
+        others between two calls.
+
+        A page has as many jobs as requested, or fewer: it ends once it has
+        `MAX_PAGE_BYTES`, with at least one job and a cursor to continue.
+        """
+
+    @abstractmethod
+    async def count(self) -> dict[str, dict[State, int]]:
+        """Return how many jobs there are: type → state → number, for every type."""
+
+    @abstractmethod
+    async def types(self) -> list[str]:
+        """Return the types, sorted; one that was idle for a day is forgotten."""
+
+    @abstractmethod
+    async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
+        """Return lines *start* to *stop* of a log, both included, -1 the last."""
+
+    @abstractmethod
+    async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
+        """Return the workers the store knows, by name, on all shards together."""
+
+    @abstractmethod
+    async def stats(self, since: int, until: int) -> list[Stat]:
+        """Return per-minute counters from minute *since* to *until*, both included."""
+
+    @abstractmethod
+    async def hours(
+        self, since: int, until: int, *, now: int | None = None
+    ) -> list[Stat]:
+        """
+        Return per-hour counters from hour *since* to *until* (Unix time in hours).
+
+        `Stat.minute` is the hour's first.  Minutes that maintenance has not yet added
+        to their hour are included.
+        """
+
+    @abstractmethod
+    async def facts(self) -> StoreFacts:
+        """Return the engine's name, version and size, and its round-trip time."""
+
+    @abstractmethod
+    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
+        """
+        Return the error groups of jobs that are failed now, the most frequent first.
+
+        A group exists while it has jobs.  A job that was retried or removed no longer
+        counts, but may still be the one named as the group's last, and the source of
+        its times.  Jobs that failed before errors had fingerprints are in no group.
+        """
+
+    @abstractmethod
+    async def check(
+        self, *, repair: bool = False, on_progress: OnProgress | None = None
+    ) -> Report:
+        """
+        Check every invariant of the live store; with *repair*, repair unambiguous ones.
+
+        Safe while the store is in use: a suspicion is checked again before it counts.
+        """
+
+    async def find(
+        self,
+        wanted: Filter,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        descending: bool = False,
+        scan: int = MAX_SCAN,
+        accept: Callable[[Job], bool] | None = None,
+    ) -> Page:
+        """
+        Return up to *limit* jobs that match, in the order of `page`.
+
+        *accept* is a second condition, called with each job that matches: neither page
+        nor cursor depends on the jobs it rejects.
+
+        Reads no more than about *scan* jobs per call, and returns no more than about
+        `MAX_PAGE_BYTES`: a page may be short, even empty, and still have a cursor.
+        """
+        found: list[Job] = []
+        seen, size = 0, 0
+        while seen < scan:
+            # A job that was read cannot be returned to the cursor: read no more than
+            # still fit once the page is nearly full, and many while it is empty.
+            room = min(MAX_BATCH, max(limit - len(found), 50)) if found else MAX_BATCH
+            page = await self.page(
+                PageRequest(
+                    wanted.state,
+                    wanted.type,
+                    limit=room,
+                    cursor=cursor,
+                    descending=descending,
+                )
+            )
+            for index, job in enumerate(page.jobs):
+                if not wanted.matches(job) or not (accept is None or accept(job)):
+                    continue
+                found.append(job)
+                size += bytes_of_job(job)
+                if len(found) == limit or size > MAX_PAGE_BYTES:
+                    is_last = index == len(page.jobs) - 1 and page.cursor is None
+                    rest = None if is_last else self.cursor_after(job, wanted.state)
+                    return Page(found, rest)
+            seen += len(page.jobs)
+            cursor = page.cursor
+            if cursor is None:
+                return Page(found, None)
+        return Page(found, cursor)
+
+    @staticmethod
+    def cursor_after(job: Job, state: State | None) -> str:
+        """Return the cursor of what follows *job* on pages of *state*."""
+        return f"{sort_key(job, state)}:{job.id}"
+
+    # -- small records ---------------------------------------------------------
+
+    @abstractmethod
+    async def keep(self, request: KeepRequest, *, now: int | None = None) -> bool:
+        """
+        Write a small record; return whether it has the new value.
+
+        Raises:
+            ValueError: The room is not one word, the name is not a valid name or the
+                value is too large.
+        """
+
+    @abstractmethod
+    async def kept(self, room: str, name: str, *, now: int | None = None) -> str | None:
+        """Return a record; None when there is none, or it has expired."""
+
+    @abstractmethod
+    async def all_kept(self, room: str, *, now: int | None = None) -> dict[str, str]:
+        """Return the records of a room, by name."""
+
+    @abstractmethod
+    async def forget(self, room: str, name: str, *, now: int | None = None) -> bool:
+        """Delete a record; return whether there was one."""
+
+    @abstractmethod
+    async def note(self, act: AuditEntry, *, now: int | None = None) -> int:
+        """
+        Append to the audit log; return the number.
+
+        The newest of each of the `RINGS` are kept: a client that has no rights, or may
+        only add jobs, cannot push out what others did.
+        Number and time of *act* are set here.
+        """
+
+    @abstractmethod
+    async def acts(self, limit: int = 50, cursor: str | None = None) -> AuditPage:
+        """Return a page of the audit log, the newest first."""
+
+    # -- events ----------------------------------------------------------------
+
+    @abstractmethod
+    def watch(
+        self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
+    ) -> AbstractAsyncContextManager[Events]:
+        """
+        Subscribe to events of some jobs, or of all.
+
+        From the moment the context is entered no event is missed.  When more than
+        *buffer* events are unread, the oldest are dropped and a ``lagged`` event
+        reports how many.
+        """

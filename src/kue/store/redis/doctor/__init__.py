@@ -1,0 +1,1 @@
+"""The check of a Redis store (`kue doctor`): rules in tables, and their repairs."""

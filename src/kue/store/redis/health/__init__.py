@@ -1,1 +1,0 @@
-"""How `check` proves a shard sound: survey, facts, diagnosis, mending."""

@@ -1,0 +1,204 @@
+-- Facts about a job for `kue doctor`, as a flat list: kind, where, value.  The doctor
+-- decides by them, and `doctor_repair` acts only while they still hold.  What changes all the time
+-- (a deadline that is renewed, progress) is reported as "1", or nothing could be repaired.
+-- A key of the wrong Redis type counts as absent: it is reported separately.
+local ZSETS = { "waiting", "held", "delayed", "complete", "failed", "cancelled", "blocked",
+  "parked" }
+
+local function read(...)
+  local reply = redis.pcall(...)
+  if type(reply) == "table" and reply.err then
+    return false
+  end
+  return reply
+end
+
+-- Read an entry of a structure that many jobs share; most structures do not exist.
+local exists = {}
+local function is_there(key)
+  if exists[key] == nil then
+    exists[key] = redis.call("EXISTS", key) == 1
+  end
+  return exists[key]
+end
+
+local function read_entry(verb, key, member)
+  return is_there(key) and read(verb, key, member)
+end
+
+-- Return where a job is among the structures of a type; nil if nowhere.
+local function find_place(id, q)
+  if read_entry("HGET", q .. "active", id) then
+    return "active"
+  end
+  for _, place in ipairs(ZSETS) do
+    if read_entry("ZSCORE", q .. place, id) then
+      return place
+    end
+  end
+  return nil
+end
+
+-- Return where a job is; "" if it does not exist; "nowhere" if it is parked or in no state.
+local function status_of(id)
+  if redis.call("EXISTS", job .. id) == 0 then
+    return ""
+  end
+  local head = header(id)
+  local place = head and find_place(id, queue(head.type))
+  return place and place ~= "parked" and place or "nowhere"
+end
+
+-- Return how `parent`, a job of this shard, and job `id` refer to each other: words for
+-- what is so (see `Dependency`), a colon, and where the parent is.
+local function dependency_on(parent, id)
+  local marks = "known"
+  local function mark(word, is_so)
+    marks = is_so and marks .. " " .. word or marks
+  end
+  mark("then", read("ZSCORE", job .. parent .. ":then", id))
+  mark("finally", read("ZSCORE", job .. parent .. ":finally", id))
+  mark("only", (read("ZCARD", job .. parent .. ":then") or 0)
+    + (read("ZCARD", job .. parent .. ":finally") or 0) == 1)
+  mark("rest", read_entry("HGET", root .. ":outbox", "rest:" .. parent))
+  mark("end", read_entry("HGET", root .. ":outbox", "end:" .. id .. ":" .. parent))
+  return marks .. ":" .. status_of(parent)
+end
+
+-- Note this for all jobs that `id` waits for, and for `others`.
+local function note_dependencies(note, id, others)
+  local awaited, parents = {}, read("SMEMBERS", job .. id .. ":after") or {}
+  for _, parent in ipairs(parents) do
+    awaited[parent] = true
+  end
+  for _, parent in ipairs(others) do
+    if not awaited[parent] then
+      parents[#parents + 1] = parent
+    end
+  end
+  table.sort(parents)
+  for _, parent in ipairs(parents) do
+    local marks = awaited[parent] and "awaited " or ""
+    if (tonumber(parent) or 0) % shards == shard then
+      note("dependency", parent, marks .. dependency_on(parent, id))
+    else
+      for _, kind in ipairs({ "link", "unlink" }) do
+        local field = kind .. ":" .. id .. ":" .. parent
+        if read_entry("HGET", root .. ":outbox", field) then
+          marks = marks .. kind .. " "
+        end
+      end
+      note("dependency", parent, marks .. ":")
+    end
+  end
+end
+
+local function is_time(score)
+  return #score <= 15 and string.find(score, "^%d+$")
+end
+
+-- Note the entries of the job in a type's structures.
+local function note_type(note, id, job_type)
+  local q = queue(job_type)
+  local run = read_entry("HGET", q .. "active", id)
+  note("in", job_type .. ":active", run)
+  for _, place in ipairs(ZSETS) do
+    note("in", job_type .. ":" .. place, read_entry("ZSCORE", q .. place, id))
+  end
+  note("has", job_type .. ":tries", read_entry("HGET", q .. "tries", id))
+  note("has", job_type .. ":progress", read_entry("HGET", q .. "progress", id) and "1")
+  for _, name in ipairs({ "ttl", "expires", "retain_complete", "retain_failed",
+    "retain_cancelled" }) do
+    local at = read_entry("ZSCORE", q .. name, id)
+    note("has", job_type .. ":" .. name, at and (is_time(at) and "1" or at))
+  end
+  local worker = run and string.match(run, "^%d+:%d+:%d+:([^:]*):")
+  note("leased", "", worker and read("ZSCORE", root .. ":workers", worker) and "1")
+end
+
+-- Note the held job that gets the next slot of a group.
+local function note_next(note, q, group)
+  local key = q .. "held:" .. group
+  local best = is_there(key) and read("ZRANGE", key, 0, 0, "WITHSCORES")
+  if best and best[1] then
+    note("next", best[1], best[2])
+  end
+end
+
+-- Note the unique key, the group and the limits that apply to the job by its header.
+local function note_header(note, id, head)
+  local q = queue(head.type)
+  local held = head.unique and read_entry("HGET", q .. "unique", head.unique)
+  if held then
+    local holder = string.match(held, "^(%d+):%d+$") or ""
+    local other = holder == tostring(id) and head or header(holder)
+    note("unique", "", held)
+    note("holder", holder, status_of(holder))
+    note("holds", holder, other and other.unique == head.unique and "1")
+  end
+  if head.group then
+    note("running", "", read_entry("HGET", q .. "running", head.group))
+    note_next(note, q, head.group)
+  end
+  local limits = read_limits(read_entry("HGET", root .. ":limits", head.type))
+  note("per_key", "", limits and limits.per_key and "1")
+end
+
+-- `places`: further types to look into, or "type:held:group"; `others`: further jobs that
+-- it may wait for.
+local function facts_of_job(id, places, others)
+  local facts = {}
+  local function note(kind, where, value)
+    if value then
+      facts[#facts + 1] = kind
+      facts[#facts + 1] = where
+      facts[#facts + 1] = value
+    end
+  end
+  local record = redis.pcall("GET", job .. id)
+  local head = type(record) == "string" and read_header(record) or nil
+  note("record", "", type(record) == "string" and record)
+  note("unread", "", type(record) == "table" and "1")
+  local seen, chunk = {}, math.floor(math.floor(id / shards) / 65536)
+  local function look_into(job_type)
+    if not seen[job_type] then
+      seen[job_type] = true
+      note_type(note, id, job_type)
+    end
+  end
+  local function look_among(job_type, group)
+    if not seen[job_type .. ":" .. group] then
+      seen[job_type .. ":" .. group] = true
+      local key = job_type .. ":held:" .. group
+      note("held", key, read_entry("ZSCORE", root .. ":" .. key, id))
+    end
+  end
+  if head then
+    look_into(head.type)
+    note_header(note, id, head)
+  end
+  if head and head.group then
+    look_among(head.type, head.group)
+  end
+  for _, place in ipairs(places) do
+    local job_type, group = string.match(place, "^([^:]*):held:(.*)$")
+    look_into(job_type or place)
+    if job_type then
+      look_among(job_type, group)
+    end
+  end
+  note("live", "", read("GETBIT", root .. ":live:" .. chunk,
+    math.floor(id / shards) - chunk * 65536) == 1 and "1")
+  local of_job = job .. id .. ":"
+  if redis.call("EXISTS", of_job .. "log", of_job .. "after", of_job .. "then",
+    of_job .. "finally") > 0 then
+    for _, part in ipairs({ "log", "after", "then", "finally" }) do
+      note("part", part, redis.call("EXISTS", of_job .. part) == 1 and "1")
+    end
+  end
+  note("cancelling", "", read_entry("HGET", root .. ":cancelling", id))
+  note("parent", "", read_entry("SISMEMBER", root .. ":parents", id) == 1 and "1")
+  note("rest", "", read_entry("HGET", root .. ":outbox", "rest:" .. id))
+  note_dependencies(note, id, others)
+  return facts
+end

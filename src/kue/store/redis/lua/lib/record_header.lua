@@ -1,0 +1,27 @@
+-- Parse the header of a record; nil if it is not one.
+local function read_header(text)
+  local star, priority, created, job_type, options =
+    string.match(text, "^(%*?)(%-?%d+)\t(%d+)\t([^\t\n]+)([^\n]*)\n")
+  if not priority then
+    return nil
+  end
+  local head = {
+    priority = tonumber(priority), created = tonumber(created), type = job_type,
+    is_plain = star == "",
+  }
+  if star == "*" then
+    for name, value in string.gmatch(options, "\t([a-z_]+)=([^\t]*)") do
+      head[name] = tonumber(value) or value
+    end
+    -- Keys may look like numbers ("007") and must stay as written.
+    head.unique = string.match(options, "\tunique=([^\t]*)")
+    head.group = string.match(options, "\tgroup=([^\t]*)")
+  end
+  return head
+end
+
+-- Read the header of job `id`; nil if it does not exist or is not a record.
+local function header(id)
+  local text = redis.pcall("GETRANGE", job .. id, 0, 2047)
+  return type(text) == "string" and read_header(text) or nil
+end

@@ -1,0 +1,181 @@
+"""Changes by operators: update, move (retry, promote), cancel, remove, clear."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kue.model.errors import KueError, StoreCorrupt
+from kue.model.job import Cancelled, State
+from kue.model.names import quote
+from kue.model.retry_policy import after_cancel
+from kue.store.codec import encode_json, tail_of
+from kue.store.redis.record import created_in, read_claimed, with_changes
+from kue.store.redis.verbs.pages import types
+from kue.store.validation import InvalidCall, check_batch, check_limit, check_move
+from kue.store.values import (
+    MAX_BATCH,
+    NOTHING_SEEN,
+    UNSEEN,
+    Change,
+    ExpectedState,
+    MoveRequest,
+    RemoveRequest,
+    Reply,
+    Result,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kue.store.redis.sharding import Shards
+
+_STATES = frozenset(state.value for state in State)
+
+
+async def update(
+    db: Shards, changes: Sequence[Change], *, now: int | None = None
+) -> list[Result]:
+    check_batch(changes, "changes")
+    return [await _update(db, change, now) for change in changes]
+
+
+async def _update(db: Shards, change: Change, now: int | None) -> Result:
+    shard = db.shard_of(change.job_id)
+    while True:
+        record = await db.read(shard, "GET", db.keys[shard].job(change.job_id))
+        if record is None:
+            return Result.GONE
+        old, new, priority = _edited(change, record)
+        created_at, ending = _seen_as_arguments(change.seen)
+        # The creation time is in the header, which the script compares as well.
+        if created_at not in ("", created_in(old)):
+            return Result.GONE
+        word = await db.run(
+            shard, "update", change.job_id, old, new, priority, ending, now=now
+        )
+        if word != b"changed":
+            return Result(word.decode())
+
+
+async def move(
+    db: Shards, request: MoveRequest, *, now: int | None = None
+) -> list[Reply]:
+    check_batch(request.job_ids, "jobs")
+    check_move(request.to, request.at)
+    args = (request.to.value, request.at or 0, _listed(request.states))
+    return await _change(db, "move", request.job_ids, args, request.seen, now)
+
+
+async def cancel(
+    db: Shards,
+    job_ids: Sequence[int],
+    *,
+    reason: str = "",
+    seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
+    now: int | None = None,
+) -> list[Reply]:
+    check_batch(job_ids, "jobs")
+    endings = (tail_of(Cancelled(reason)), tail_of(after_cancel(reason)))
+    return await _change(
+        db, "cancel", job_ids, (*endings, encode_json(reason)), seen, now
+    )
+
+
+async def remove(
+    db: Shards, request: RemoveRequest, *, now: int | None = None
+) -> list[Reply]:
+    check_batch(request.job_ids, "jobs")
+    args = ("1" if request.force else "0", _listed(request.states))
+    return await _change(db, "remove", request.job_ids, args, request.seen, now)
+
+
+async def _change(
+    db: Shards,
+    script: str,
+    job_ids: Sequence[int],
+    args: tuple[Any, ...],
+    seen: Mapping[int, ExpectedState],
+    now: int | None,
+) -> list[Reply]:
+    replies: dict[int, Reply] = {}
+    for shard, positions in db.by_shard(job_ids).items():
+        while positions:
+            jobs: list[Any] = []
+            for position in positions:
+                job_id = job_ids[position]
+                jobs += job_id, *_seen_as_arguments(seen.get(job_id, UNSEEN))
+            # It stops at as many as it may touch: see lib/given_jobs.lua.
+            answer = await db.run(shard, script, *args, *jobs, now=now)
+            words, details = answer[::2], answer[1::2]
+            for position, *reply in zip(positions, words, details, strict=False):
+                replies[position] = _reply(*reply)
+            positions = positions[len(words) :]
+    return [replies[position] for position in range(len(job_ids))]
+
+
+async def clear(
+    db: Shards,
+    type: str | None,
+    states: Iterable[State],
+    *,
+    limit: int = MAX_BATCH,
+    now: int | None = None,
+) -> int:
+    check_limit(limit)
+    wanted = list(states)
+    if State.ACTIVE in wanted:
+        raise InvalidCall("active jobs cannot be cleared; cancel them, or wait")
+    cleared = 0
+    for job_type in await types(db) if type is None else [type]:
+        for state in wanted:
+            if cleared < limit:
+                cleared += await db.run(
+                    db.home_of(job_type),
+                    "clear",
+                    quote(job_type),
+                    state.value,
+                    limit - cleared,
+                    now=now,
+                )
+    return cleared
+
+
+def _listed(states: Iterable[State] | None) -> str:
+    """Return states as scripts search them; empty for any."""
+    return "" if states is None else f",{','.join(states)},"
+
+
+def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
+    try:
+        job = read_claimed(change.job_id, "", record)
+    except (ValueError, KueError, RecursionError) as exc:
+        raise StoreCorrupt(
+            f"the record of job {change.job_id} cannot be read ({exc}); "
+            "run kue doctor for details"
+        ) from exc
+    fields = ("data", "tags", "max_attempts", "priority")
+    given = {name: getattr(change, name) for name in fields}
+    changes = {k: v for k, v in given.items() if v is not msgspec.UNSET}
+    priority = changes.pop("priority", job.priority)
+    spec = msgspec.structs.replace(job.spec, **changes)
+    old, new = with_changes(record, priority=priority, body=encode_json(spec))
+    return old, new, priority
+
+
+def _reply(result: bytes, explanation: bytes) -> Reply:
+    word, detail = Result(result.decode()), explanation.decode()
+    if word is Result.HELD:
+        return Reply(word, holder=int(detail))
+    if word is Result.REFUSED and detail in _STATES:
+        return Reply(word, State(detail))
+    return Reply(word)
+
+
+def _seen_as_arguments(seen: ExpectedState) -> tuple[int | str, str]:
+    """Return what the caller saw of a job as ``lib/expected_state.lua`` expects it."""
+    created_at, ending = seen
+    # "-", with which no line begins, stands for a job that had not ended.
+    mark = "" if ending is None else ending or "-"
+    return "" if created_at is None else created_at, mark

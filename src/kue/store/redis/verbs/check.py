@@ -1,0 +1,45 @@
+"""Checking the store, and repairing it: the verb `check`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.store.redis.doctor.check import CheckProgress, RedisCheck
+from kue.store.redis.doctor.key_parsing import glob
+from kue.store.redis.doctor.shard_access import Shard
+
+if TYPE_CHECKING:
+    from kue.store.contract import OnProgress
+    from kue.store.redis.sharding import Shards
+    from kue.store.values import Report
+
+
+async def check(
+    db: Shards, *, repair: bool = False, on_progress: OnProgress | None = None
+) -> Report:
+    await db.open()
+    shards: list[Shard] = []
+    for number, keys in enumerate(db.keys):
+        shards.append(Shard(number, keys, db.run, db.read_many, shards))
+    work = RedisCheck(shards, CheckProgress(on_progress))
+    return await work.run(await servers_of(db), pattern_of(db), repair=repair)
+
+
+async def servers_of(db: Shards) -> list[int]:
+    """Return one shard per server: SCAN covers all keys of a server."""
+
+    async def server_of(shard: int) -> str:
+        await db.open()
+        info = await db.client.info(db.keys[shard].root, "server")
+        return info["run_id"]
+
+    servers = await db.on_all(server_of)
+    return list({server: shard for shard, server in enumerate(servers)}.values())
+
+
+def pattern_of(db: Shards) -> str:
+    """Return the pattern that the keys of all shards match."""
+    root = glob(db.keys[0].root)
+    if db.count > 1:
+        root = root.removesuffix("0}") + "[0-9]*}"
+    return f"{root}:*"

@@ -1,0 +1,95 @@
+"""Pauses of types and workers; concurrency and rate limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.model.names import quote, unquote
+from kue.store.codec import encode_json
+from kue.store.redis.keys import worker_field
+from kue.store.redis.record import read_paused
+from kue.store.redis.wire.client import pairs
+from kue.store.validation import check_limits, check_pause
+from kue.store.values import Limits, Pause, PauseRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kue.store.redis.sharding import Shards
+
+
+async def pause(db: Shards, request: PauseRequest, *, now: int | None = None) -> None:
+    shards, field = _place_of(db, request.type, request.worker)
+    # The script writes the opening brace and the time before it.
+    details = encode_json({"reason": request.reason, "by": request.by})[1:]
+    end = "" if request.until is None else request.until
+    for shard in shards:
+        await db.run(shard, "pause", field, end, details, now=now)
+
+
+async def resume(
+    db: Shards,
+    type: str | None = None,
+    *,
+    worker: str | None = None,
+    now: int | None = None,
+) -> bool:
+    shards, field = _place_of(db, type, worker)
+    replies = [await db.run(shard, "resume", field, now=now) for shard in shards]
+    return any(replies)
+
+
+def _place_of(
+    db: Shards, type: str | None, worker: str | None
+) -> tuple[Iterable[int], str]:
+    """Return the shards that keep a pause, and its field in ``:paused``."""
+    check_pause(type, worker)
+    if worker is not None:
+        # A heartbeat goes to every shard, so one is enough to keep the pause.
+        return [db.home_of(worker)], worker_field(worker)
+    if type is not None:
+        return [db.home_of(type)], quote(type)
+    return range(db.count), ""
+
+
+async def paused(db: Shards) -> list[Pause]:
+    return await pauses(db, await db.now())
+
+
+async def pauses(db: Shards, moment: int) -> list[Pause]:
+    found: dict[bytes, Pause] = {}
+    for fields in await db.read_all("HGETALL", "paused"):
+        for target, text in pairs(fields):
+            pause = read_paused(target, text)
+            if pause.until is None or pause.until > moment:
+                found[target] = pause
+    return sorted(found.values(), key=_sort_key)
+
+
+async def limit(
+    db: Shards, type: str, limits: Limits | None, *, now: int | None = None
+) -> None:
+    check_limits(limits)
+    values = () if limits is None else msgspec.structs.astuple(limits)
+    text = " ".join("-" if value is None else str(value) for value in values)
+    await db.run(db.home_of(type), "limit", quote(type), text, now=now)
+
+
+async def limits(db: Shards) -> dict[str, Limits]:
+    found: dict[str, Limits] = {}
+    for fields in await db.read_all("HGETALL", "limits"):
+        for name, text in pairs(fields):
+            found[unquote(name.decode())] = _read_limits(text)
+    return dict(sorted(found.items()))
+
+
+def _sort_key(pause: Pause) -> tuple[bool, str]:
+    return pause.worker is not None, pause.worker or pause.type or ""
+
+
+def _read_limits(text: bytes) -> Limits:
+    values = [None if part == b"-" else int(part) for part in text.split(b" ")]
+    concurrency, rate, per, per_key = values
+    return Limits(concurrency, rate, per or 1000, per_key)

@@ -1,0 +1,121 @@
+"""
+Connecting to Redis: one server, the master that Sentinels name, a node of a Cluster.
+
+redis-py connects (TLS, password, database) and asks the Sentinels.  The caller then
+takes over the connection: see `connection`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+import redis
+import redis.asyncio as aioredis
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.store.redis.wire.cluster_slots import Node
+    from kue.store.redis.wire.url import RedisAddress
+
+CONNECT_TIMEOUT_SECONDS = 2.0
+#: Name and version of the client library.  Without it redis-py 7.1 and later reads the
+#: installed package's metadata for each connection, which takes longer than connecting.
+DRIVER: dict[str, Any] = (
+    {"driver_info": redis.DriverInfo()} if hasattr(redis, "DriverInfo") else {}
+)
+
+
+class _Packing:
+    """
+    Packs commands with hiredis.
+
+    redis-py does so in blocking connections only; in asyncio ones it packs in Python.
+    """
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        # "CLIENT SETINFO" and the like, which redis-py sends when it connects.
+        command, *rest = args
+        name = command.encode() if isinstance(command, str) else command
+        return [hiredis.pack_command((*name.split(), *rest))]
+
+
+class _TcpConnection(_Packing, aioredis.Connection):
+    pass
+
+
+class _TlsConnection(_Packing, aioredis.SSLConnection):
+    pass
+
+
+class _UnixConnection(_Packing, aioredis.UnixDomainSocketConnection):
+    pass
+
+
+class Connector:
+    """Connects to the server, Sentinels or Cluster that a URL names."""
+
+    def __init__(self, address: RedisAddress) -> None:
+        self._address = address
+        self._sentinel: Sentinel | None = None
+
+    async def connect(self, node: Node | None = None) -> Any:
+        """Return a redis-py connection to *node*, or to the only server."""
+        connection = self._make(node or await self._find())
+        try:
+            await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        return connection
+
+    async def close(self) -> None:
+        """Close the connections to Sentinels."""
+        if self._sentinel is not None:
+            for client in self._sentinel.sentinels:
+                await client.aclose()
+
+    def _make(self, node: Node) -> Any:
+        address = self._address
+        options: dict[str, Any] = {
+            # Every call here has its own deadline.  With redis-py's timeout, a write
+            # goes through asyncio.wait_for, which before Python 3.12 loses a
+            # cancellation that coincides with the end of the wait: callers would hang
+            # past their deadline.
+            "socket_timeout": None,
+            "socket_connect_timeout": CONNECT_TIMEOUT_SECONDS,
+            "socket_keepalive": True,
+            "retry": Retry(NoBackoff(), 0),
+            "retry_on_error": [],
+            # Replies as plain lists, the same from every server version.
+            "protocol": 2,
+            **DRIVER,
+            **address.tls,
+            "username": address.username,
+            "password": address.password,
+            "db": address.db,
+        }
+        if address.path:
+            del options["socket_keepalive"]
+            return _UnixConnection(path=address.path, **options)
+        kind = _TlsConnection if address.is_tls else _TcpConnection
+        return kind(host=node[0], port=node[1], **options)
+
+    async def _find(self) -> Node:
+        """Return the address of the server; with Sentinels, of the current master."""
+        address = self._address
+        if not address.service:
+            return address.hosts[0] if address.hosts else ("", 0)
+        if self._sentinel is None:
+            new_sentinel: Callable[..., Sentinel] = Sentinel
+            # Sentinels are used without a password.
+            tls = {"ssl": True, **address.tls} if address.is_tls else {}
+            self._sentinel = new_sentinel(
+                address.hosts, sentinel_kwargs={"socket_timeout": 2.0, **tls}
+            )
+        host, port = await self._sentinel.discover_master(address.service)
+        return host.decode() if isinstance(host, bytes) else host, int(port)

@@ -1,0 +1,140 @@
+"""
+Dependencies: jobs that wait for others, and are released or cancelled when those end.
+
+A link is one row, parent and child.  A blocked job whose last link is deleted is
+released.  A verb that ends a parent notes it in its transaction.  At its end the
+dependants are notified, at most `CASCADE` of them; maintenance notifies the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.model.events import Kind
+from kue.model.job import Cancelled, State
+from kue.store.sqlite import transitions
+from kue.store.sqlite.removal import REMOVED
+from kue.store.sqlite.rows import state_rows_of
+from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
+from kue.store.sqlite.verbs import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+#: The most dependants that one transaction notifies.
+CASCADE = 1000
+_ANY = "SELECT EXISTS (SELECT 1 FROM links)"
+_PARENTS = """
+SELECT DISTINCT parent FROM links WHERE parent IN (SELECT value FROM json_each(?))
+"""
+#: A failed parent may yet be retried: only dependants with ``after_any`` are notified.
+_CHILDREN = """
+SELECT child, coalesce(after_any, 1) FROM links LEFT JOIN jobs ON jobs.id = child
+WHERE parent = :parent AND (:how <> 'failed' OR coalesce(after_any, 1))
+ORDER BY child LIMIT :limit
+"""
+_CUT = """
+DELETE FROM links WHERE parent = ? AND child IN (SELECT value FROM json_each(?))
+"""
+#: A delay counts from now; an absolute time (``at``) stays.
+_FREE = """
+SELECT id, type, coalesce(at, ? + delay) FROM jobs
+WHERE id IN (SELECT value FROM json_each(?)) AND state = 'blocked'
+AND NOT EXISTS (SELECT 1 FROM links WHERE child = id)
+"""
+_RELEASE = """
+UPDATE jobs SET state = new.value->>1, at = new.value->>2
+FROM json_each(?) AS new WHERE jobs.id = new.value->>0 AND state = 'blocked'
+"""
+#: A recorded failure may be outdated by now; any other ending is not overwritten.
+_POSTPONE = """
+INSERT INTO endings (parent, how) VALUES (?, ?)
+ON CONFLICT DO UPDATE SET how = excluded.how WHERE how = 'failed'
+"""
+_POSTPONED = "SELECT parent, how FROM endings ORDER BY parent LIMIT ?"
+_NOTIFIED = "DELETE FROM endings WHERE parent = ?"
+
+
+def apply_side_effects(tx: Transaction) -> None:
+    """
+    Notify dependants, reuse freed slots, and write what was noted.
+
+    In this order: dependants that are cancelled free slots and are counted themselves.
+    """
+    notify_dependants(tx)
+    limits.refill(tx)
+    tx.write()
+
+
+def notify_dependants(tx: Transaction) -> None:
+    """Release or cancel the dependants of jobs that ended in this transaction."""
+    if not tx.ended or not tx.one(_ANY):
+        tx.ended.clear()
+        return
+    while tx.ended:
+        how_of = dict(tx.ended)
+        tx.ended.clear()
+        parents = tx.db.execute(_PARENTS, (as_json(list(how_of)),)).fetchall()
+        for (parent,) in parents:
+            how = how_of[parent]
+            notified, is_all = _notify(tx, parent, how, CASCADE - tx.dependants)
+            tx.dependants += notified
+            if not is_all:
+                tx.run(_POSTPONE, parent, how)
+
+
+def notify_postponed(tx: Transaction, limit: int) -> tuple[int, bool]:
+    """
+    Notify dependants that an earlier transaction left for later.
+
+    Returns how many, and whether there are more.
+    """
+    notified = 0
+    for parent, how in tx.db.execute(_POSTPONED, (limit,)).fetchall():
+        if notified >= limit:
+            return notified, True
+        here, is_all = _notify(tx, parent, how, limit - notified)
+        notified += here
+        if is_all:
+            tx.run(_NOTIFIED, parent)
+    return notified, tx.one("SELECT 1 FROM endings LIMIT 1") is not None
+
+
+def release(tx: Transaction, ids: Iterable[int]) -> None:
+    """Make blocked jobs that no longer wait for a parent waiting, or delayed."""
+    free = tx.db.execute(_FREE, (tx.now, as_json(list(ids)))).fetchall()
+    rows: list[tuple[int, State, int | None]] = []
+    for job_id, type, at in free:
+        to = State.DELAYED if at > tx.now else State.WAITING
+        rows.append((job_id, to, at if to is State.DELAYED else None))
+        tx.moved(type, State.BLOCKED, to)
+        tx.publish(Kind.PROMOTION, job_id, type, 0)
+        entered(tx, type, to)
+    if rows:
+        tx.run(_RELEASE, as_json(rows))
+
+
+def _notify(tx: Transaction, parent: int, how: str, limit: int) -> tuple[int, bool]:
+    """Notify up to *limit* dependants; return how many, and whether that was all."""
+    if limit <= 0:
+        return 0, False
+    values = {"parent": parent, "how": how, "limit": limit + 1}
+    children = tx.db.execute(_CHILDREN, values).fetchall()
+    notified = children[:limit]
+    ends_all = how in (State.CANCELLED, REMOVED)
+    dropped = [child for child, after_any in notified if ends_all and not after_any]
+    freed = [child for child, after_any in notified if not ends_all or after_any]
+    tx.run(_CUT, parent, as_json([child for child, _ in notified]))
+    release(tx, freed)
+    _drop(tx, dropped, parent, how)
+    return len(notified), len(children) <= limit
+
+
+def _drop(tx: Transaction, ids: Sequence[int], parent: int, how: str) -> None:
+    """Cancel dependants of a job that will never succeed."""
+    if not ids:
+        return
+    ending = Cancelled(f"job {parent}, which it waited for, was {how}")
+    rows = state_rows_of(tx.db, ids).values()
+    blocked = [row for row in rows if row.state == State.BLOCKED]
+    transitions.end(tx, [(row, ending) for row in blocked])

@@ -1,0 +1,124 @@
+"""
+Doctor, checks of single values: what each column may hold, as a table.
+
+SQLite itself checks the types of columns.  These rules find values of the right type
+that are invalid: times before 1970, counts below 0, text that is not Unicode or JSON.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.model.events import Kind
+from kue.model.job import MAX_PRIORITY, MIN_PRIORITY, State
+from kue.store.sqlite.doctor.finding import SqliteFinding
+from kue.store.sqlite.removal import REMOVED
+from kue.store.values import RINGS
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator
+
+#: The highest time, count or number that Kue writes: JSON readers keep no more digits.
+_MOST = 2**53
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Return *words* as an SQL list."""
+    return "({})".format(", ".join(f"'{word}'" for word in words))
+
+
+_IS_TEXT = "is_text(CAST({0} AS BLOB))"
+_IS_NAME = f"{_IS_TEXT} AND {{0}} <> ''"
+# CASE, because SQLite may evaluate the sides of AND in any order.
+_IS_OBJECT = (
+    f"{_IS_TEXT} AND "
+    "CASE WHEN json_valid({0}) THEN json_type({0}) = 'object' ELSE 0 END"
+)
+#: The conditions of values by their names in the table below, and what they are called.
+_RULES = {
+    "number": (f"{{0}} BETWEEN 0 AND {_MOST}", "a time or a count"),
+    "signed": (f"abs({{0}}) <= {_MOST}", "a number in range"),
+    "id": (f"{{0}} BETWEEN 1 AND {_MOST}", "the id of a job"),
+    "flag": ("{0} IN (0, 1)", "0 or 1"),
+    "percent": ("{0} BETWEEN 0 AND 100", "from 0 to 100"),
+    "priority": (f"{{0}} BETWEEN {MIN_PRIORITY} AND {MAX_PRIORITY}", "a priority"),
+    "text": (_IS_TEXT, "Unicode text"),
+    "name": (_IS_NAME, "a name"),
+    "json": (f"{_IS_TEXT} AND json_valid({{0}})", "JSON"),
+    "object": (_IS_OBJECT, "a JSON object"),
+    "word": (f"{_IS_NAME} AND {{0}} NOT GLOB '*[^a-z_]*'", "one word"),
+    "event": (f"{{0}} IN {_listed(Kind)}", "a kind of event"),
+    "ring": (f"{{0}} IN {_listed(RINGS)}", "a ring of the audit log"),
+    "end": (f"{{0}} IN {_listed([*State, REMOVED])}", "the end of a job"),
+}
+_COUNTERS = (
+    "type=name added=number complete=number failed=number run_ms=number"
+    " waits=object runs=object"
+)
+_PAUSE = "at=number reason=text who=text until=number"
+#: Without the columns that other checks cover more closely.
+_COLUMNS = {
+    "jobs": "id=id type=name priority=priority created_at=number at=number"
+    " unique_key=name unique_for=number group_key=name"
+    " ttl=number expires_at=number once=flag after_any=flag delay=number"
+    " retention=number remove_on_complete=flag stalls=number"
+    " held=flag worker=text ttl_at=number progress=percent"
+    " progress_data=json cancelling=text retain_until=number",
+    "meta": "name=word value=number",
+    "types": "name=name",
+    "counts": "type=name own=flag",
+    "stats": f"minute=number {_COUNTERS}",
+    "hours": f"hour=number {_COUNTERS}",
+    "logs": "job_id=id line=number at=number level=word attempt=number text=text",
+    "uniques": "type=name key=name job_id=id until=number",
+    "producers": "name=name seq=number answer=json at=number",
+    "links": "parent=id child=id",
+    "endings": "parent=id how=end",
+    "workers": "name=name deadline=number has_left=flag info=object orders=object"
+    " stacks=text stacks_at=number",
+    "claims": "lane=name seq=number at=number",
+    "pauses": f"type=text {_PAUSE}",
+    "worker_pauses": f"worker=name {_PAUSE}",
+    "limits": "type=name limits=object level=signed filled_at=number",
+    "schedules": "name=name next_at=number",
+    "listeners": "name=name deadline=number",
+    "watched": "job_id=id listener=name deadline=number",
+    "events": "seq=id at=number kind=event job_id=number type=text attempt=number"
+    " detail=object told_at=number",
+    "kept": "room=word name=name value=text until=number",
+    "acts": "id=id at=number act=object ring=ring",
+    "errors": "type=name fingerprint=name n=number first_at=number last_at=number"
+    " job_id=id kind=text message=text",
+}
+
+
+def check_columns(db: sqlite3.Connection) -> list[SqliteFinding]:
+    """Check every value of every table, on one snapshot."""
+    db.create_function("is_text", 1, _is_text, deterministic=True)
+    return [found for table in _COLUMNS for found in _check_table(db, table)]
+
+
+def _check_table(db: sqlite3.Connection, table: str) -> Iterator[SqliteFinding]:
+    pairs = (rule.split("=") for rule in _COLUMNS[table].split())
+    rules = {name: _RULES[rule] for name, rule in pairs}
+    # NULL is fine: SQLite itself has checked that the column allows it.
+    wrong = ", ".join(
+        f"total({name} IS NOT NULL AND NOT ({condition.format(name)}))"
+        for name, (condition, _) in rules.items()
+    )
+    counts = db.execute(f"SELECT {wrong} FROM {table}").fetchone()
+    for (name, (_, what)), count in zip(rules.items(), counts, strict=True):
+        if count:
+            message = f"the column {name} of {table} has {count:.0f} values that are"
+            yield SqliteFinding("bad-value", f"{message} not {what}")
+
+
+def _is_text(value: object) -> bool:
+    if not isinstance(value, bytes):
+        return True
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

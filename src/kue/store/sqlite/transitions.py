@@ -1,0 +1,236 @@
+"""
+State transitions: jobs change state and get a line in their history.
+
+Every ending of a run, every cancelled, expired and restarted job passes through here,
+so that what belongs to a transition (the unique key, counts, retention, dependants, the
+group's slot) is done in one place.  Jobs with the same transition share one statement.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kue.model.events import Kind
+from kue.model.job import (
+    FINAL,
+    MAX_HISTORY,
+    Cancelled,
+    Completed,
+    Ending,
+    Error,
+    Failed,
+    Released,
+    Retried,
+    Stalled,
+    State,
+)
+from kue.model.retry_policy import after_cancel
+from kue.store.codec import fingerprint_in, tail_of
+from kue.store.sqlite import removal, unique_keys
+from kue.store.sqlite.rows import StateRow, story_of
+from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: The line of a finished job that was requeued.
+_RESTARTED = '"outcome":"restarted"}'
+
+#: Adds the same line as `kue.store.codec.line_of`: token, time, and the given tail.
+_LINE = """
+iif(story = '', '', story || char(10))
+|| '{"run":"' || iif(:is_run, token, '') || '","at":' || :now || ',' || :taken
+"""
+_STEP = f"""
+UPDATE jobs SET state = :to, at = :at, story = {_LINE} || step.value,
+    attempts = attempts + :spent, stalls = stalls + :stalled,
+    retain_until = iif(:is_final, :now + retention, NULL),
+    held = 0, token = '', worker = '', ttl_at = NULL, progress = 0,
+    progress_data = NULL, cancelling = NULL
+FROM json_each(:tails) AS step WHERE jobs.id = CAST(step.key AS INTEGER)
+"""
+_RESTART = f"""
+UPDATE jobs SET state = :to, at = :at, story = {_LINE} || :tail, attempts = 0,
+    stalls = 0, retain_until = NULL
+WHERE id = :id
+"""
+_CUT = "UPDATE jobs SET story = ? WHERE id = ?"
+
+_FINAL_STATES: dict[type[Ending], State] = {
+    Completed: State.COMPLETE,
+    Failed: State.FAILED,
+    Cancelled: State.CANCELLED,
+}
+
+
+class Transition(NamedTuple):
+    """The new state and what is counted: the same for all jobs of a statement."""
+
+    to: State
+    at: int | None
+    #: Whether the job ran, so that its line has the token.
+    is_run: bool
+    spent: bool = False
+    stalled: bool = False
+
+
+#: A job, how it ends, and when its run began (None if it is not running).
+_EndedJob = tuple[StateRow, Ending, int | None]
+
+
+def end(
+    tx: Transaction, endings: Iterable[tuple[StateRow, Ending]], *, taken: str = ""
+) -> None:
+    """
+    End runs, or jobs that are not running: add a line and move each to its next state.
+
+    *taken* is what had expired ("lease" or "ttl") when maintenance ended the run of
+    another worker.  A job that is to be cancelled is not requeued, but cancelled.
+    """
+    by_transition: dict[Transition, list[_EndedJob]] = {}
+    for row, ending in endings:
+        if row.cancelling is not None and isinstance(
+            ending, Retried | Released | Stalled
+        ):
+            ending = after_cancel(row.cancelling)
+        began = row.began
+        transition = _transition(tx.now, ending, began is not None)
+        by_transition.setdefault(transition, []).append((row, ending, began))
+    for transition, ended in by_transition.items():
+        _measure(tx, ended)
+        if tx.has_subscribers:
+            _publish(tx, ended)
+        _apply(tx, transition, ended, taken)
+
+
+def park(tx: Transaction, rows: Iterable[StateRow], message: str) -> None:
+    """Park jobs whose record cannot be used: they fail, with an event that explains."""
+    failed = Failed(Error("DamagedRecord", message))
+    ended: list[_EndedJob] = [(row, failed, None) for row in rows]
+    _measure(tx, ended)
+    for row, _, _ in ended:
+        tx.publish(Kind.ERROR, row.id, row.type, row.attempts, {"message": message})
+    _apply(tx, Transition(State.FAILED, tx.now, is_run=False), ended, "")
+
+
+def restart(tx: Transaction, row: StateRow, to: State, at: int | None) -> None:
+    """Requeue a finished job, which has already taken its unique key."""
+    if row.lines >= MAX_HISTORY:
+        _cut_story(tx, row)
+    values = {"id": row.id, "to": to, "at": at, "now": tx.now, "is_run": False}
+    tx.db.execute(_RESTART, {**values, "taken": "", "tail": _RESTARTED})
+    tx.count(row.type, row.state, -1, own=row.retain_until is not None)
+    tx.count(row.type, to, 1)
+    tx.error_changes.remove(row.type, row.fingerprint)
+    tx.publish(Kind.ENQUEUE, row.id, row.type, 0, {"state": to})
+    entered(tx, row.type, to)
+
+
+def _transition(now: int, ending: Ending, is_run: bool) -> Transition:
+    match ending:
+        case Completed() | Failed() | Cancelled():
+            return Transition(_FINAL_STATES[type(ending)], now, is_run, is_run)
+        case Retried() | Released() | Stalled():
+            at = now + ending.delay if ending.delay > 0 else None
+            to = State.WAITING if at is None else State.DELAYED
+            stalled = isinstance(ending, Stalled)
+            is_free = stalled or (isinstance(ending, Released) and not ending.counts)
+            return Transition(to, at, is_run, is_run and not is_free, stalled)
+
+
+def _apply(
+    tx: Transaction, transition: Transition, ended: list[_EndedJob], taken: str
+) -> None:
+    """Apply one transition to jobs, with everything that belongs to it."""
+    rows = [row for row, _, _ in ended]
+    is_final = transition.to in FINAL
+    removal.leave_states(tx, rows)
+    blocked = [row.id for row in rows if row.state == State.BLOCKED]
+    if blocked:
+        removal.unlink(tx, blocked)
+    if is_final:
+        tx.ended.extend((row.id, transition.to) for row in rows)
+    removed = [row for row in rows if row.remove_on_complete]
+    if removed and transition.to is State.COMPLETE:
+        ended = [item for item in ended if not item[0].remove_on_complete]
+        removal.erase(tx, [row.id for row in removed])
+        for row in removed:
+            tx.publish(Kind.REMOVE, row.id, row.type, row.attempts + 1)
+    if ended:
+        _enter_state(tx, transition, [row for row, _, _ in ended])
+        tails = {row.id: tail_of(ending).decode() for row, ending, _ in ended}
+        if transition.to is State.FAILED:
+            _note_errors(tx, ended, tails)
+        values = {
+            **transition._asdict(),
+            "is_final": is_final,
+            "now": tx.now,
+            "taken": f'"taken":"{taken}",' if taken else "",
+            "tails": as_json(tails),
+        }
+        tx.db.execute(_STEP, values)
+    keyed = [row for row in rows if row.unique_key is not None]
+    if keyed and is_final:
+        unique_keys.release(tx, keyed)
+
+
+def _note_errors(
+    tx: Transaction, ended: list[_EndedJob], tails: dict[int, str]
+) -> None:
+    for row, ending, _ in ended:
+        if isinstance(ending, Failed):
+            mark = fingerprint_in(tails[row.id])
+            tx.error_changes.add(row.type, mark, row.id, ending.error, tx.now)
+
+
+def _enter_state(tx: Transaction, transition: Transition, rows: list[StateRow]) -> None:
+    is_final = transition.to in FINAL
+    after = Counter((s.type, is_final and s.retention is not None) for s in rows)
+    for (type, own), n in after.items():
+        tx.count(type, transition.to, n, own=own)
+        entered(tx, type, transition.to)
+    for row in rows:
+        if row.lines >= MAX_HISTORY:
+            _cut_story(tx, row)
+
+
+def _measure(tx: Transaction, ended: list[_EndedJob]) -> None:
+    """Add to the statistics: completed and failed jobs, and the time runs took."""
+    for row, ending, began in ended:
+        if isinstance(ending, Completed | Retried | Failed):
+            stats = tx.stats(row.type)
+            stats.complete += isinstance(ending, Completed)
+            stats.failed += isinstance(ending, Failed)
+            stats.run_ms += 0 if began is None else max(0, tx.now - began)
+
+
+def _publish(tx: Transaction, ended: list[_EndedJob]) -> None:
+    for row, ending, began in ended:
+        kind, detail = _event(ending)
+        attempt = row.attempts + (began is not None)
+        tx.publish(kind, row.id, row.type, attempt, detail)
+
+
+def _cut_story(tx: Transaction, row: StateRow) -> None:
+    """Drop the oldest lines, to make room for one more."""
+    story = story_of(tx.db, row.id).decode(errors="replace")
+    lines = story.split("\n")[1 - MAX_HISTORY :]
+    tx.run(_CUT, "\n".join(lines), row.id)
+
+
+def _event(ending: Ending) -> tuple[Kind, dict[str, Any]]:
+    match ending:
+        case Completed():
+            return Kind.COMPLETE, {}
+        case Cancelled(reason):
+            return Kind.CANCELLED, {"reason": reason}
+        case Failed(error):
+            return Kind.FAILED, {"kind": error.kind, "message": error.message}
+        case Retried(error, delay):
+            detail = {"kind": error.kind, "message": error.message, "delay": delay}
+            return Kind.FAILED_ATTEMPT, detail
+        case Released(delay, _, reason):
+            return Kind.RELEASE, {"reason": reason, "delay": delay}
+        case Stalled(error, delay):
+            return Kind.RELEASE, {"reason": error.message, "delay": delay}

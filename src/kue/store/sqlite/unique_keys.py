@@ -1,0 +1,70 @@
+"""
+Unique keys: at most one unfinished job of a type holds a key.
+
+A key is one row, held by one job: without end while the job is unfinished, then until
+its ``unique_for`` is over.  The row alone shows whether the key is free.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.store.sqlite.verb_transaction import Transaction, as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kue.store.sqlite.rows import StateRow
+
+_HOLDER = """
+SELECT job_id FROM uniques
+WHERE type = ? AND key = ? AND (until IS NULL OR until > ?)
+"""
+_TAKE = """
+INSERT INTO uniques (type, key, job_id, until) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET job_id = excluded.job_id, until = excluded.until
+"""
+_KEEP = """
+UPDATE uniques SET until = new.value->>3 FROM json_each(?) AS new
+WHERE uniques.type = new.value->>0 AND uniques.key = new.value->>1
+  AND uniques.job_id = new.value->>2
+"""
+_FREE = """
+DELETE FROM uniques WHERE (type, key, job_id) IN
+    (SELECT value->>0, value->>1, value->>2 FROM json_each(?))
+"""
+
+
+def holder(tx: Transaction, type: str, key: str) -> int | None:
+    """Return the job that holds the key, None when it is free."""
+    found: int | None = tx.one(_HOLDER, type, key, tx.now)
+    return found
+
+
+def take(
+    tx: Transaction, type: str, key: str, job_id: int, *, until: int | None = None
+) -> None:
+    """Give the key to a job until it ends, or (for one that has ended) *until* then."""
+    tx.run(_TAKE, type, key, job_id, until)
+
+
+def release(tx: Transaction, rows: Iterable[StateRow]) -> None:
+    """Free the keys of jobs that ended; those whose ``unique_for`` lasts, later."""
+    kept: list[tuple[str, str | None, int, int]] = []
+    freed: list[StateRow] = []
+    for row in rows:
+        until = row.created_at + row.unique_for
+        if until > tx.now:
+            kept.append((row.type, row.unique_key, row.id, until))
+        else:
+            freed.append(row)
+    if kept:
+        tx.run(_KEEP, as_json(kept))
+    free(tx, freed)
+
+
+def free(tx: Transaction, rows: Sequence[StateRow]) -> None:
+    """Free the keys of jobs at once."""
+    if rows:
+        keys = [(row.type, row.unique_key, row.id) for row in rows]
+        tx.run(_FREE, as_json(keys))

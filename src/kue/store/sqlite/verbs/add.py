@@ -1,0 +1,188 @@
+"""Add jobs: drafts become rows, once per (producer, seq)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.model.events import Kind
+from kue.model.job import Cancelled, Draft, State
+from kue.store.codec import body_of, line_of, tail_of
+from kue.store.sqlite import unique_keys
+from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
+from kue.store.validation import InvalidCall
+from kue.store.values import Added
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LAST = "SELECT seq, answer FROM producers WHERE name = ?"
+_REMEMBER = """
+INSERT INTO producers (name, seq, answer, at) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET seq = excluded.seq, answer = excluded.answer, at = excluded.at
+"""
+_CREATED = "SELECT created_at FROM jobs WHERE id = ?"
+_STATES = "SELECT id, state FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+_TYPES = "INSERT OR IGNORE INTO types (name) SELECT value FROM json_each(?)"
+_LINKS = """
+INSERT INTO links (parent, child) SELECT value->>0, value->>1 FROM json_each(?)
+"""
+
+#: Columns of a new row except id and body, in the order of `_columns`.
+_COLUMNS = (
+    *("type", "state", "priority", "at", "story", "unique_key", "unique_for"),
+    *("group_key", "ttl", "expires_at", "once", "after_any", "delay", "retention"),
+    *("remove_on_complete", "retain_until", "created_at"),
+)
+#: All jobs that differ only in their bodies: {id: body}.
+_ADD = f"""
+INSERT INTO jobs (id, body, {", ".join(_COLUMNS)})
+SELECT CAST(key AS INTEGER), value, {", ".join("?" * len(_COLUMNS))} FROM json_each(?)
+"""
+_Columns = tuple[int | str | None, ...]
+
+_answer = msgspec.json.Decoder(list[Added]).decode
+
+
+def add(
+    tx: Transaction, drafts: Sequence[Draft], producer: str, seq: int
+) -> list[Added]:
+    """Store drafts; a repeated call returns the same result and adds nothing."""
+    row = tx.db.execute(_LAST, (producer,)).fetchone()
+    if row is not None and seq == row[0]:
+        return _answer(row[1])
+    if row is not None and seq < row[0]:
+        raise InvalidCall(
+            f"producer {producer!r} is at call {row[0]} and cannot go back to {seq}; "
+            "a producer has one call in flight, with a higher number each time"
+        )
+    answer = store(tx, drafts)
+    tx.run(_REMEMBER, producer, seq, as_json(answer), tx.now)
+    return answer
+
+
+def store(tx: Transaction, drafts: Sequence[Draft]) -> list[Added]:
+    """Store drafts without a check for repeated calls."""
+    batch = _Batch(tx, drafts)
+    answer = [batch.add(draft) for draft in drafts]
+    batch.write()
+    return answer
+
+
+class _Batch:
+    """Drafts that are written to the tables together."""
+
+    def __init__(self, tx: Transaction, drafts: Sequence[Draft]) -> None:
+        self._tx = tx
+        parents = list({id for draft in drafts for id in draft.spec.after})
+        self._state_of: dict[int, str] = {}
+        if parents:
+            found = tx.db.execute(_STATES, (as_json(parents),)).fetchall()
+            self._state_of.update(found)
+        self._last_id: int = tx.one("SELECT value FROM meta WHERE name = 'ids'")
+        self._bodies: dict[_Columns, dict[int, str]] = {}
+        self._links: list[tuple[int, int]] = []
+        self._types: set[str] = set()
+
+    def add(self, draft: Draft) -> Added:
+        if draft.unique is not None:
+            holder = unique_keys.holder(self._tx, draft.type, draft.unique)
+            if holder is not None:
+                return Added(holder, False, self._created(holder))
+        self._last_id += 1
+        self._insert(draft, self._last_id)
+        return Added(self._last_id, True, self._tx.now)
+
+    def _created(self, holder: int) -> int:
+        """Return when a job was created; one of this very call is not written yet."""
+        row = self._tx.db.execute(_CREATED, (holder,)).fetchone()
+        return self._tx.now if row is None else int(row[0])
+
+    def _insert(self, draft: Draft, job_id: int) -> None:
+        now = self._tx.now
+        state, at, story = State.WAITING, None, ""
+        due = now + draft.spec.delay if draft.at is None else draft.at
+        if due > now:
+            state, at = State.DELAYED, due
+        if draft.spec.after:
+            lost, open_ = self._check_parents(draft)
+            if lost:
+                state, at = State.CANCELLED, now
+                story = line_of("", now, tail_of(Cancelled(lost))).decode()
+            elif open_:
+                # A delay counts from when it is released; an absolute time stays.
+                state, at = State.BLOCKED, draft.at
+                self._links.extend((parent, job_id) for parent in open_)
+        columns = _columns(draft, state, at, story, now)
+        self._bodies.setdefault(columns, {})[job_id] = body_of(draft.spec).decode()
+        self._types.add(draft.type)
+        self._take_key(draft, job_id, state)
+        self._note(draft, job_id, state)
+
+    def _check_parents(self, draft: Draft) -> tuple[str, list[int]]:
+        """Return why it can never run ("" if it can), and the parents it waits for."""
+        open_ = []
+        for parent in draft.spec.after:
+            state = self._state_of.get(parent)
+            if state is None or state == State.CANCELLED:
+                if not draft.after_any:
+                    was = "was removed" if state is None else "was cancelled"
+                    return f"job {parent}, which it waited for, {was}", []
+            elif state != State.COMPLETE and not (
+                draft.after_any and state == State.FAILED
+            ):
+                open_.append(parent)
+        return "", open_
+
+    def _take_key(self, draft: Draft, job_id: int, state: State) -> None:
+        if draft.unique is None:
+            return
+        until = self._tx.now + draft.unique_for if state.is_final else None
+        if until is None or until > self._tx.now:
+            unique_keys.take(self._tx, draft.type, draft.unique, job_id, until=until)
+
+    def _note(self, draft: Draft, job_id: int, state: State) -> None:
+        tx = self._tx
+        own = state.is_final and draft.spec.retention is not None
+        tx.count(draft.type, state, 1, own=own)
+        tx.stats(draft.type).added += 1
+        tx.publish(Kind.ENQUEUE, job_id, draft.type, 0, {"state": state})
+        entered(tx, draft.type, state)
+
+    def write(self) -> None:
+        tx = self._tx
+        if not self._bodies:
+            return
+        tx.run(_TYPES, as_json(list(self._types)))
+        for columns, bodies in self._bodies.items():
+            tx.run(_ADD, *columns, as_json(bodies))
+        if self._links:
+            tx.run(_LINKS, as_json(self._links))
+        tx.run("UPDATE meta SET value = ? WHERE name = 'ids'", self._last_id)
+
+
+def _columns(
+    draft: Draft, state: State, at: int | None, story: str, now: int
+) -> _Columns:
+    spec = draft.spec
+    ends = state.is_final and spec.retention is not None
+    return (
+        draft.type,
+        state,
+        draft.priority,
+        at,
+        story,
+        draft.unique,
+        draft.unique_for,
+        draft.group,
+        draft.ttl,
+        now + draft.expires if draft.expires else None,
+        draft.once,
+        draft.after_any,
+        spec.delay,
+        spec.retention,
+        spec.remove_on_complete,
+        now + (spec.retention or 0) if ends else None,
+        now,
+    )

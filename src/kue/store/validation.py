@@ -1,0 +1,128 @@
+"""Validation of the arguments of a store's verbs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kue.model.histogram import KNOWN
+from kue.model.job import State
+from kue.model.names import check_name
+from kue.store.values import MAX_BATCH, MAX_KEPT, ORDERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kue.model.histogram import Timing
+    from kue.store.values import Limits
+
+
+class InvalidCall(ValueError):
+    """A verb was called with an invalid value; nothing was sent."""
+
+
+def check_batch(things: Sequence[Any], what: str) -> None:
+    """Raise `InvalidCall` for more than one call may have."""
+    if len(things) > MAX_BATCH:
+        raise InvalidCall(
+            f"one call takes at most {MAX_BATCH} {what}, not {len(things)}; "
+            "split them up"
+        )
+
+
+def check_limit(limit: int, *, least: int = 0, most: int = MAX_BATCH) -> None:
+    """Raise `InvalidCall` for an invalid number of jobs, or other things."""
+    if not least <= limit <= most:
+        raise InvalidCall(f"limit must be from {least} to {most}, not {limit}")
+
+
+def check_move(to: State, at: int | None) -> None:
+    """Raise `InvalidCall` for a move to a state that jobs cannot be moved to."""
+    if to not in (State.WAITING, State.DELAYED):
+        raise InvalidCall(
+            f"jobs can be moved to waiting or delayed, not to {to}; workers start and "
+            "end them, and cancel is a separate verb"
+        )
+    if to is State.DELAYED and at is None:
+        raise InvalidCall("moving a job to delayed needs at=, the time it is due")
+
+
+def check_pause(type: str | None, worker: str | None) -> None:
+    """Raise `InvalidCall` for a pause of both a type and a worker."""
+    if type is not None and worker is not None:
+        raise InvalidCall(
+            f"pause a type or a worker, not both ({type!r} and {worker!r}); "
+            "call once for each"
+        )
+
+
+def check_order(order: str) -> None:
+    """Raise `InvalidCall` for an order that does not exist."""
+    if order not in ORDERS:
+        raise InvalidCall(
+            f"an order for a worker is {' or '.join(ORDERS)}, not {order!r}"
+        )
+
+
+def check_limits(limits: Limits | None) -> None:
+    """Raise `InvalidCall` for limits under which no job could start."""
+    for name in ("concurrency", "rate", "per", "per_key") if limits else ():
+        value = getattr(limits, name)
+        if value is not None and value < 1:
+            raise InvalidCall(f"{name} must be at least 1, not {value}; pause instead")
+
+
+def check_timings(timings: Iterable[Timing]) -> None:
+    """Raise `InvalidCall` for timings with an unknown bucket or a negative count."""
+    for timing in timings:
+        for counts in (timing.waits, timing.runs):
+            if not counts.keys() <= KNOWN:
+                raise InvalidCall(f"{min(counts.keys() - KNOWN)} is not a bucket")
+            if min(counts.values(), default=0) < 0:
+                raise InvalidCall("a bucket cannot count less than 0")
+
+
+def check_kept(room: str, name: str, value: str = "") -> None:
+    """Raise `InvalidCall` for an invalid room, name or value of a small record."""
+    if not (room.isascii() and room.isalpha() and room.islower() and len(room) <= 40):
+        raise InvalidCall(f"a room is one word of lowercase letters, not {room[:50]!r}")
+    try:
+        check_name(name, what="the name of a record")
+    except (ValueError, TypeError) as exc:
+        raise InvalidCall(str(exc)) from None
+    if len(value.encode()) > MAX_KEPT:
+        raise InvalidCall(f"a record has at most {MAX_KEPT:,} bytes")
+
+
+def read_act_cursor(cursor: str | None) -> int | None:
+    """
+    Return the number of the last audit log entry seen.
+
+    Raises:
+        InvalidCall: It did not come from a page.
+    """
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 15):
+        raise InvalidCall(
+            f"cursor {cursor[:50]!r} did not come from a page; leave it out to start "
+            "over"
+        )
+    return int(cursor)
+
+
+def read_cursor(cursor: str | None) -> tuple[int, int] | None:
+    """
+    Return the sort key and id of the last job seen, from a page's cursor.
+
+    Raises:
+        InvalidCall: It did not come from a page.
+    """
+    if cursor is None:
+        return None
+    key, _, job_id = cursor.partition(":")
+    try:
+        return int(key), int(job_id)
+    except ValueError:
+        raise InvalidCall(
+            f"cursor {cursor!r} did not come from a page; leave it out to start over"
+        ) from None

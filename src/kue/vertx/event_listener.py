@@ -1,0 +1,107 @@
+"""
+Event listeners: subscribe on the bus to events of jobs, from any node.
+
+Handlers are called with the payloads of `kue.vertx.event_payloads`; they may be
+coroutine functions.  What one raises is logged and affects no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kue.aio.callbacks import awaited
+from kue.client.subscriptions import QUEUE_PREFIX, kind_of
+from kue.model.events import Kind
+from kue.vertx.addresses import ANY, Addresses
+
+if TYPE_CHECKING:
+    from kue.bus import Consumer, EventBus, Message
+
+#: Called with the payload of an event.
+Listener = Callable[[Any], object]
+
+#: Events that may wait for a slow handler; further ones are discarded, and counted.
+BUFFER = 10_000
+
+_ENDS = frozenset(kind.value for kind in Kind if kind.is_final)
+_ERROR = Kind.ERROR.value
+
+
+class Addressed(Protocol):
+    """A job, or a handle that has read its job."""
+
+    @property
+    def address_id(self) -> str | None: ...
+
+    @property
+    def type(self) -> str: ...
+
+
+def on(
+    bus: EventBus, event: str, handler: Listener, addresses: Addresses | None = None
+) -> Consumer:
+    """
+    Call *handler* with each such event of any job: "job_complete", "error" …
+
+    Await ``ready()`` of the returned consumer to be sure that every node knows it.
+
+    Raises:
+        ValueError: There is no such event; the message lists the valid ones.
+    """
+    if event != _ERROR:
+        event = QUEUE_PREFIX + kind_of(event, prefix=QUEUE_PREFIX).value
+    address = (addresses or Addresses()).queue(event)
+
+    async def receive(message: Message) -> None:
+        await awaited(handler(message.body))
+
+    return bus.consumer(address, receive, buffer=BUFFER)
+
+
+def on_job(
+    bus: EventBus,
+    event: str,
+    job: Addressed | Mapping[str, Any],
+    handler: Listener,
+    addresses: Addresses | None = None,
+) -> Consumer:
+    """
+    Call *handler* with each such event of *job*: "progress", "complete" …
+
+    It ends when the job has ended; a listener for "remove" when the job is removed.
+    However many listeners a job has, a node announces one address for them.
+
+    Args:
+        job: A job, its JSON, or ``{"address_id": …, "type": …}`` of a future job.
+
+    Raises:
+        ValueError: There is no such event, or the job's address is not known yet.
+    """
+    wanted = kind_of(event).value
+    ends = {wanted} if wanted == Kind.REMOVE else _ENDS
+
+    async def receive(message: Message) -> None:
+        payload = message.body
+        try:
+            if payload["event"] == wanted:
+                await awaited(handler(payload["body"]))
+        finally:
+            if payload["event"] in ends:
+                consumer.unregister()
+
+    address = (addresses or Addresses()).job(ANY, *_address(job))
+    consumer = bus.consumer(address, receive, buffer=BUFFER)
+    return consumer
+
+
+def _address(job: Addressed | Mapping[str, Any]) -> tuple[str, str]:
+    if isinstance(job, Mapping):
+        address_id, type = job.get("address_id"), job.get("type")
+    else:
+        address_id, type = job.address_id, job.type
+    if not address_id or not type:
+        raise ValueError(
+            f"the address of events of {job!r} is not known; refresh() it first"
+        )
+    return address_id, type

@@ -1,0 +1,129 @@
+"""
+Handlers as users write them, converted to the one form that lanes call.
+
+Whatever it is (coroutine or plain function, one that takes the job, Kue's ``done``, or
+arguments), it becomes a coroutine function that takes the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from kue.aio.callbacks import is_async
+from kue.model.payload import JSON
+from kue.worker.pools.processes import FunctionTarget
+
+if TYPE_CHECKING:
+    from kue.worker.active_run import ActiveRun
+
+Execution: TypeAlias = Literal["loop", "thread", "process"]
+#: Called with the run, or in a child with the job.
+Call: TypeAlias = Callable[[Any], Any]
+RunHandler: TypeAlias = Callable[["ActiveRun"], Awaitable[JSON]]
+
+
+def in_thread(call: Call) -> RunHandler:
+    """Run a plain function in a thread."""
+
+    async def handle(run: ActiveRun) -> JSON:
+        result: JSON = await run.services.threads.call(functools.partial(call, run))
+        return result
+
+    return handle
+
+
+def in_process(target: FunctionTarget) -> RunHandler:
+    """Run the function that *target* names in a child process."""
+
+    async def handle(run: ActiveRun) -> JSON:
+        return await run.services.children.call(target, run)
+
+    return handle
+
+
+def with_done(handler: Callable[..., Any]) -> RunHandler:
+    """Run a handler of Kue's form, ``handler(job, done)``; calling *done* ends it."""
+
+    async def handle(run: ActiveRun) -> JSON:
+        done = _Done(asyncio.get_running_loop())
+        if is_async(handler):
+            calling: Awaitable[Any] = handler(run, done)
+        else:
+            calling = run.services.threads.call(functools.partial(handler, run, done))
+        await calling
+        return await done.answer
+
+    return handle
+
+
+def takes_done(handler: Callable[..., Any]) -> bool:
+    """Return whether *handler* takes ``done``: a second, required parameter."""
+    try:
+        parameters = [*inspect.signature(handler).parameters.values()]
+    except (TypeError, ValueError):
+        return False
+    named = [item for item in parameters if item.kind in _POSITIONAL]
+    return len(named) > 1 and named[1].default is inspect.Parameter.empty
+
+
+def target_of(function: Any) -> FunctionTarget:
+    """
+    Return where a child finds *function*.
+
+    Raises:
+        ValueError: It is not at the top of a module, where a child could find it.
+    """
+    module, name = function.__module__, function.__qualname__
+    if "<" in name:
+        raise ValueError(
+            f"{name} cannot run in a child process: move it to the top of a "
+            "module, where that process can import it"
+        )
+    if module != "__main__":
+        return FunctionTarget(module, name)
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    # Started by ``python -m package``: its name can be imported.
+    if spec is not None and spec.name:
+        return FunctionTarget(spec.name, name)
+    return FunctionTarget(module, name, getattr(main, "__file__", None))
+
+
+class _Done:
+    """
+    Kue's callback: ``done()``, ``done(error)`` or ``done(None, result)``.
+
+    From any thread; the first call counts.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.answer: asyncio.Future[JSON] = loop.create_future()
+
+    def __call__(self, error: object = None, result: JSON = None) -> None:
+        self._loop.call_soon_threadsafe(self._set, error, result)
+
+    def _set(self, error: object, result: JSON) -> None:
+        if self.answer.done():
+            return
+        if error is None:
+            self.answer.set_result(result)
+        elif isinstance(error, BaseException):
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_exception(HandlerError(str(error)))
+
+
+class HandlerError(Exception):
+    """An error that a handler passed to ``done`` and that is not an exception."""
+
+
+_POSITIONAL = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)

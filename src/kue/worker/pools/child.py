@@ -1,0 +1,180 @@
+"""
+Child process of a process pool: runs one function, job after job.
+
+``python -m kue.worker.pools.child WORKER DESCRIPTOR MODULE NAME [FILE]``: started by
+the worker with that process id, and connected to it by the descriptor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import importlib
+import inspect
+import operator
+import os
+import runpy
+import signal
+import socket
+import sys
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from kue.aio.callbacks import awaited
+from kue.model.arguments import Arguments
+from kue.model.job import Job
+from kue.store.values import LogLine
+from kue.worker import log_capture
+from kue.worker.active_job import ActiveJob
+from kue.worker.current_job import CURRENT
+from kue.worker.executor import ending_of, ending_of_result
+from kue.worker.pools import protocol
+from kue.worker.progress_values import ProgressReply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kue.model.job import Ending
+    from kue.store.values import Progress
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: Option of prctl: send us a signal when our parent process ends.
+PR_SET_PDEATHSIG = 1
+
+_decode_job = msgspec.json.Decoder(Job).decode
+
+
+class PipeProgressSink:
+    """Sends progress and log lines of the job to the worker; a `ProgressSink`."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._lock = threading.Lock()
+
+    def send(self, active: ActiveJob, report: Progress | LogLine) -> ProgressReply:
+        message: protocol.Message
+        if isinstance(report, LogLine):
+            message = protocol.LogRecord(report)
+        else:
+            message = protocol.ProgressUpdate(report)
+        with self._lock:
+            self._link.sendall(protocol.pack(message))
+        return ProgressReply(active.id, "", None)
+
+
+def main(arguments: list[str]) -> None:
+    """Run jobs until the worker is gone."""
+    worker, descriptor, module, name, *file = arguments
+    _die_with_parent()
+    link = socket.socket(fileno=int(descriptor))
+    # Programs that the handler starts must not keep the connection open.
+    os.set_inheritable(link.fileno(), False)
+    handler = _found(module, name, *file)
+    sink = PipeProgressSink(link)
+    # If the worker is gone, its job is or will be reclaimed.
+    with log_capture.captured(), contextlib.suppress(ConnectionError):
+        while (payload := _receive(link)) is not None:
+            # The worker may have died before _die_with_parent, with its job still in
+            # the socket: another worker has that job by now.
+            if os.getppid() != int(worker):
+                return
+            ending = run(ActiveJob(_decode_job(payload), sink), handler)
+            link.sendall(protocol.pack(protocol.RunEnd(ending)))
+
+
+def run(active: ActiveJob, handler: Callable[[ActiveJob], Any]) -> Ending:
+    """Run *handler* and return how it ended, whatever it raised."""
+    token = CURRENT.set(active)
+    try:
+        result = handler(active)
+        if inspect.isawaitable(result):
+            result = asyncio.run(awaited(result))
+        ending = ending_of_result(result)
+    except BaseException as exc:
+        ending = ending_of(active, exc)
+    finally:
+        CURRENT.reset(token)
+    log_capture.finish(active)
+    return ending
+
+
+def find(module: str, name: str, file: str | None = None) -> Callable[..., Any]:
+    """Return a function that runs a job with the function or task of that name."""
+    if file is None:
+        space: Any = importlib.import_module(module)
+        found = operator.attrgetter(name)(space)
+    else:
+        # Not as __main__: we need its functions, not what the script does when run.
+        names = runpy.run_path(file, run_name="__kue_child__")
+        first, _, rest = name.partition(".")
+        found = names[first]
+        found = operator.attrgetter(rest)(found) if rest else found
+    function: Callable[..., Any] = getattr(found, "function", found)
+    arguments = Arguments(function, ActiveJob)
+    return lambda active: function(**arguments.read(active.data, active))
+
+
+def _found(module: str, name: str, *file: str) -> Callable[..., Any]:
+    try:
+        return find(module, name, *file)
+    except BaseException as exc:
+        # Better reported with every job than lost with a process.
+        return partial(_raise, exc)
+
+
+def _raise(exc: BaseException, active: ActiveJob) -> NoReturn:
+    raise exc
+
+
+def _receive(link: socket.socket) -> bytes | None:
+    """Return the next message; None when the worker is gone."""
+    head = _exactly(link, protocol.LENGTH.size)
+    if head is None:
+        return None
+    (length,) = protocol.LENGTH.unpack(head)
+    return _exactly(link, length)
+
+
+def _exactly(link: socket.socket, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        piece = link.recv(size - len(data))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
+
+
+def _die_with_parent() -> None:
+    # A terminal signals all processes of a group, a service manager all of a service;
+    # the worker decides when we end.  Handlers, because ignored signals would also be
+    # ignored by every program that a job starts.
+    for number in SIGNALS:
+        signal.signal(number, _ignore)
+    # Processes that a job forks get the default handlers.  Signals are blocked during
+    # the fork: one that arrives before the new handlers are set would be lost.
+    os.register_at_fork(
+        before=partial(signal.pthread_sigmask, signal.SIG_BLOCK, SIGNALS),
+        after_in_parent=partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, SIGNALS),
+        after_in_child=_restore_handlers,
+    )
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Do nothing: the worker decides."""
+
+
+def _restore_handlers() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,222 @@
+"""What becomes of a run that did not end well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kue.model import backoff
+from kue.model.job import (
+    Cancelled,
+    Error,
+    Failed,
+    Job,
+    Released,
+    Retried,
+    Spec,
+    Stalled,
+    State,
+)
+from kue.model.retry_policy import (
+    ALONE_MS,
+    EXPIRED,
+    MAX_STALLS,
+    MAX_STALLS_IN_COMPANY,
+    TTL_EXCEEDED,
+    UNKNOWN_BACKOFF_MS,
+    after_cancel,
+    after_error,
+    after_lost_worker,
+    after_ttl,
+    stall_delay_ms,
+)
+
+OOPS = Error("OSError", "disk full")
+
+
+NOW = 3000
+
+
+def running(
+    attempt: int = 1, *, spec: Spec | None = None, began: str = "", **more: Any
+) -> Job:
+    mark = began and f".{began}"
+    return Job(
+        id=7,
+        type="email",
+        state=State.ACTIVE,
+        priority=0,
+        created_at=1_000,
+        spec=spec or Spec(),
+        token=f"50:2000:{attempt}:host-1:lane.4{mark}",
+        **more,
+    )
+
+
+def test_a_job_with_one_attempt_fails_at_its_first_error() -> None:
+    assert after_error(running(), OOPS) == Failed(OOPS)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "ending"),
+    [
+        (1, Retried(OOPS, 500)),
+        (2, Retried(OOPS, 1_500)),
+        (3, Failed(OOPS)),
+        # Someone lowered max_attempts while it ran.
+        (4, Failed(OOPS)),
+    ],
+)
+def test_a_job_runs_at_most_as_often_as_it_may(attempt: int, ending: object) -> None:
+    spec = Spec(max_attempts=3, backoff=backoff.exponential("1s"))
+
+    assert after_error(running(attempt, spec=spec), OOPS) == ending
+
+
+def test_without_backoff_the_next_attempt_is_at_once() -> None:
+    assert after_error(running(spec=Spec(max_attempts=2)), OOPS) == Retried(OOPS, 0)
+
+
+def test_a_strategy_unknown_to_this_process_does_not_stop_the_retry() -> None:
+    """Upkeep ends runs in processes that never imported the user's code."""
+    spec = Spec(max_attempts=2, backoff=backoff.named("of another process"))
+
+    assert after_error(running(spec=spec), OOPS) == Retried(OOPS, UNKNOWN_BACKOFF_MS)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [lambda attempt: 1 / 0, lambda attempt: None, lambda attempt: float("nan")],
+    ids=["raises", "answers nothing", "answers no number"],
+)
+def test_a_strategy_that_fails_does_not_stop_the_retry(strategy: Any) -> None:
+    backoff.register("test: broken", strategy)
+    spec = Spec(max_attempts=2, backoff=backoff.named("test: broken"))
+
+    assert after_error(running(spec=spec), OOPS) == Retried(OOPS, UNKNOWN_BACKOFF_MS)
+
+
+def test_a_passed_ttl_is_an_error_like_any_other() -> None:
+    assert after_ttl(running(), NOW) == Failed(TTL_EXCEEDED)
+    assert after_ttl(running(spec=Spec(max_attempts=2)), NOW) == Retried(
+        TTL_EXCEEDED, 0
+    )
+    assert (TTL_EXCEEDED.kind, TTL_EXCEEDED.message) == ("TTLExceeded", "TTL exceeded")
+
+
+def test_a_cancelled_run_says_why_it_was_if_anyone_did() -> None:
+    assert after_cancel() == Cancelled("cancelled while it ran")
+    assert after_cancel("enough") == Cancelled("cancelled while it ran: enough")
+
+
+def test_a_run_that_was_to_be_cancelled_is_cancelled_when_its_ttl_passes() -> None:
+    ending = after_ttl(running(cancelling=True), NOW)
+
+    assert ending == Cancelled("cancelled while it ran")
+
+
+def test_a_lost_worker_costs_no_attempt() -> None:
+    """Or a deploy by ``kill -9`` would fail every job that has a single attempt."""
+    ending = after_lost_worker(running(spec=Spec(max_attempts=1)), NOW)
+
+    assert isinstance(ending, Stalled)
+    assert ending.delay == 0
+    assert ending.error == Error(
+        "WorkerLost", "worker host-1 was lost while it ran this job"
+    )
+
+
+@pytest.mark.parametrize("stalls", range(MAX_STALLS))
+def test_a_job_comes_back_later_with_every_worker_it_lost(stalls: int) -> None:
+    ending = after_lost_worker(running(stalls=stalls, began="alone"), NOW)
+
+    assert isinstance(ending, Stalled)
+    assert ending.delay == stall_delay_ms(7, stalls)
+
+
+def test_the_pause_after_a_lost_worker_doubles() -> None:
+    for job_id in range(1, 1000):
+        assert stall_delay_ms(job_id, 0) == 0
+        assert 1_000 <= stall_delay_ms(job_id, 1) < 5_000
+        assert 2_000 <= stall_delay_ms(job_id, 2) < 10_000
+
+
+def test_jobs_that_went_down_together_come_back_apart() -> None:
+    """Or one that kills its workers would take the same neighbours with it again."""
+    ids = range(1, 1001)
+    for stalls in (1, 2):
+        pauses = [stall_delay_ms(job_id, stalls) for job_id in ids]
+        near = [sum(abs(one - other) < 100 for other in pauses) for one in pauses]
+        assert max(near) < len(ids) / 10
+
+
+def test_neighbours_of_one_loss_are_not_those_of_the_next() -> None:
+    def near(job_id: int, stalls: int) -> set[int]:
+        pause = stall_delay_ms(job_id, stalls)
+        others = range(1, 1001)
+        return {one for one in others if abs(stall_delay_ms(one, stalls) - pause) < 100}
+
+    for job_id in range(1, 100):
+        both = near(job_id, 1) & near(job_id, 2)
+        assert len(both) < 10
+
+
+def test_a_job_that_kills_its_workers_is_failed_in_the_end() -> None:
+    job = running(stalls=MAX_STALLS, began="alone", spec=Spec(max_attempts=99))
+    ending = after_lost_worker(job, NOW)
+
+    assert isinstance(ending, Failed)
+    assert ending.error.kind == "WorkerLost"
+
+
+@pytest.mark.parametrize("stalls", [2, 3, 9])
+def test_a_job_that_waited_to_run_alone_loses_nothing_with_its_worker(
+    stalls: int,
+) -> None:
+    """R-12: it was claimed, and never began."""
+    ending = after_lost_worker(running(stalls=stalls), NOW)
+
+    assert ending == Released(reason="worker host-1 was lost before it began this job")
+    assert not ending.counts
+
+
+def test_the_ttl_of_a_job_that_waits_to_run_alone_costs_no_attempt() -> None:
+    assert isinstance(after_ttl(running(stalls=2), NOW), Released)
+    assert after_ttl(running(stalls=2, began="alone"), NOW) == Failed(TTL_EXCEEDED)
+
+
+@pytest.mark.parametrize(
+    ("began", "ms"), [("beside", 0), ("alone", ALONE_MS)], ids=["beside", "outlived"]
+)
+def test_a_loss_in_company_fails_a_job_only_after_many(began: str, ms: int) -> None:
+    """R-12: nobody knows which of them it was; but it must not go on forever."""
+    last = running(stalls=MAX_STALLS, began=began)
+    one_more = running(stalls=MAX_STALLS_IN_COMPANY, began=began)
+
+    assert isinstance(after_lost_worker(last, 2000 + ms), Stalled)
+    assert isinstance(after_lost_worker(one_more, 2000 + ms), Failed)
+
+
+def test_a_job_delivered_at_most_once_is_not_repeated_when_its_worker_is_lost() -> None:
+    ending = after_lost_worker(running(once=True, spec=Spec(max_attempts=9)), NOW)
+
+    assert isinstance(ending, Failed)
+
+
+def test_a_run_that_was_to_be_cancelled_is_cancelled_when_its_worker_is_lost() -> None:
+    ending = after_lost_worker(running(cancelling=True, once=True), NOW)
+
+    assert ending == Cancelled("cancelled while it ran; its worker was lost")
+
+
+def test_a_lost_run_that_cannot_be_read_still_ends() -> None:
+    job = Job(id=7, type="a", state=State.ACTIVE, priority=0, created_at=1, spec=Spec())
+    ending = after_lost_worker(job, NOW)
+
+    assert isinstance(ending, Stalled)
+    assert "worker ? was lost" in ending.error.message
+
+
+def test_an_expired_job_says_why() -> None:
+    assert EXPIRED.message == "the job was not started before it expired"

@@ -1,0 +1,321 @@
+"""
+The store and the model side by side: every verb is said to both, answers must agree.
+
+Time is virtual and lives here; the event loop, too, so that rules are ordinary code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from kue.model.events import Event, Kind
+from kue.model.job import Draft, Job, State
+from kue.model.schedule import Schedule
+from kue.model.settings import Keep
+from kue.store.contract import Store
+from kue.store.values import (
+    MAX_BATCH,
+    NOTHING_SEEN,
+    Added,
+    Change,
+    Claim,
+    ClaimRequest,
+    ExpectedState,
+    HeartbeatReply,
+    Limits,
+    LogLine,
+    MaintenanceResult,
+    MoveRequest,
+    Outcome,
+    Pause,
+    PauseRequest,
+    Progress,
+    RemoveRequest,
+    RenewRequest,
+    Result,
+)
+from tests.store_model.ear import Ear
+from tests.store_model.model import Model
+from tests.store_model.sameness import among, same, same_jobs
+from tests.support.upkeep import PASSES, together
+
+T = TypeVar("T")
+
+#: Behind every real clock: listeners count in real time, and upkeep must not think that
+#: they have been gone for years.
+START = 1_700_000_000_000
+LEASE = 4_000
+#: Longer than any answer takes on a busy machine.
+PATIENCE_SECONDS = 50.0
+
+
+class Both:
+    """An open store, an empty model, one clock."""
+
+    def __init__(self, store: Store, *, listens: bool) -> None:
+        self.store = store
+        self.model = Model()
+        self.now = START
+        self._runner = asyncio.Runner()
+        self.ear: Ear | None = None
+        if listens:
+            self.ear = self.ask(Ear.open(store))
+
+    def close(self) -> None:
+        """Close the store and the loop, whatever state they are in."""
+        try:
+            if self.ear is not None:
+                self.ask(self.ear.close())
+        finally:
+            self.ask(self.store.close())
+            self._runner.close()
+
+    def ask(self, answer: Coroutine[Any, Any, T]) -> T:
+        """Wait for the store's answer."""
+        # `Runner.run` sets a signal handler each time, which takes longer than many an
+        # answer.
+        return self._runner.get_loop().run_until_complete(answer)
+
+    # -- producing and running -------------------------------------------------
+
+    def add(self, drafts: Sequence[Draft], producer: str, seq: int) -> list[Added]:
+        said = self.ask(
+            self.store.add(drafts, producer=producer, seq=seq, now=self.now)
+        )
+        same(said, self.model.add(drafts, producer, seq, self.now))
+        return said
+
+    def refuse_add(self, drafts: Sequence[Draft], producer: str, seq: int) -> None:
+        """Say an add that is older than the producer's last."""
+        with pytest.raises(ValueError, match=r"\w"):
+            self.ask(self.store.add(drafts, producer=producer, seq=seq, now=self.now))
+
+    def claim(
+        self,
+        types: Sequence[str],
+        limit: int,
+        worker: str,
+        claim: Claim,
+        lease: int = LEASE,
+    ) -> list[Job]:
+        said = self.ask(
+            self.store.claim(
+                ClaimRequest(types, limit, worker=worker, claim=claim, lease=lease),
+                now=self.now,
+            )
+        )
+        is_new = claim.seq > self.model.lanes.get(claim.lane, (0, []))[0]
+        fences = [job.fence for job in said.jobs]
+        wanted = self.model.claim(types, limit, worker, claim, lease, self.now, fences)
+        jobs = said.jobs if is_new else sorted(said.jobs, key=lambda job: job.id)
+        same_jobs(jobs, wanted, lately=is_new)
+        same(said.now, self.now)
+        if not is_new:
+            # Whether a repeated claim is a beat, too, is the engine's business.
+            self.renew(worker, [])
+        if is_new and len(said.jobs) < limit:
+            self._check_next(types, said.next_at)
+        return said.jobs
+
+    def _check_next(self, types: Sequence[str], next_at: int | None) -> None:
+        """Nobody may sleep past the moment when there is more; early is no harm."""
+        more_at = self.model.more_at(types, self.now)
+        if more_at is not None:
+            assert next_at is not None, f"there is more at {more_at}"
+            # A rate is a fraction: the engine may round it up to the next moment.
+            assert next_at <= more_at + 1, f"there is more at {more_at}: {next_at}"
+        if not self.model.may_change(types):
+            same(next_at, None)
+
+    def settle(self, outcomes: Sequence[Outcome]) -> list[Result]:
+        said = self.ask(self.store.settle(outcomes, now=self.now))
+        among(said, self.model.settle(outcomes, self.now))
+        return said
+
+    def cycle(
+        self,
+        outcomes: Sequence[Outcome],
+        types: Sequence[str],
+        limit: int,
+        worker: str,
+        claim: Claim,
+    ) -> list[Job]:
+        words, claimed = self.ask(
+            self.store.cycle(
+                outcomes,
+                ClaimRequest(types, limit, worker=worker, claim=claim, lease=LEASE),
+                now=self.now,
+            )
+        )
+        among(words, self.model.settle(outcomes, self.now))
+        fences = [job.fence for job in claimed.jobs]
+        wanted = self.model.claim(types, limit, worker, claim, LEASE, self.now, fences)
+        same_jobs(claimed.jobs, wanted)
+        return claimed.jobs
+
+    def renew(
+        self,
+        worker: str,
+        runs: Sequence[Job],
+        info: dict[str, Any] | None = None,
+        lease: int = LEASE,
+    ) -> HeartbeatReply:
+        said = self.ask(
+            self.store.renew(
+                RenewRequest(worker, lease=lease, runs=runs, info=info), now=self.now
+            )
+        )
+        wanted = self.model.renew(worker, lease, runs, info, self.now)
+        same(sorted(said.lost), sorted(wanted.lost))
+        same(said.cancel, wanted.cancel)
+        same(said.paused, wanted.paused)
+        return said
+
+    def leave(self, worker: str) -> None:
+        self.ask(self.store.leave(worker, now=self.now))
+        self.model.leave(worker, self.now)
+
+    def tend(
+        self, keep: Keep | None = None, limit: int = MAX_BATCH
+    ) -> MaintenanceResult:
+        """Tend until nothing is left to do; a small *limit* takes more passes."""
+        for worker in self.model.unsure(self.now):
+            self.renew(worker, [])
+        if self.model.is_overdue_twice(self.now):
+            # Its lease comes first, unless the limit is reached before its turn.
+            limit = MAX_BATCH
+        said = self.ask(
+            _all_of(
+                lambda: self.store.tend(
+                    limit=limit, keep=keep, lease=LEASE, now=self.now
+                )
+            )
+        )
+        ids = list(self.model.jobs)
+        left = self.ask(self.store.get(ids))
+        gone = {id for id, job in zip(ids, left, strict=True) if job is None}
+        wanted = MaintenanceResult()
+        while one := self.model.tend(keep, LEASE, self.now, gone):
+            wanted = together(wanted, one)
+        same(said, wanted)
+        return said
+
+    def begin(self, job: Job, *, alone: bool) -> Job | Result:
+        began = self.ask(self.store.begin(job, alone=alone, now=self.now))
+        wanted = self.model.begin(job, self.now, alone=alone)
+        same(began if isinstance(began, Result) else began.token, wanted)
+        return began
+
+    # -- signs of life ---------------------------------------------------------
+
+    def progress(self, updates: Sequence[Progress]) -> None:
+        said = self.ask(self.store.progress(updates, now=self.now))
+        same(said, self.model.progress(updates, self.now))
+
+    def log(self, job_id: int, lines: Sequence[LogLine]) -> None:
+        said = self.ask(self.store.log(job_id, lines, now=self.now))
+        same(said, self.model.log(job_id, lines, self.now))
+
+    # -- operating -------------------------------------------------------------
+
+    def update(self, changes: Sequence[Change]) -> None:
+        said = self.ask(self.store.update(changes, now=self.now))
+        same(said, self.model.update(changes, self.now))
+
+    def move(self, request: MoveRequest) -> None:
+        said = self.ask(self.store.move(request, now=self.now))
+        same(said, self.model.move(request, self.now))
+
+    def cancel(
+        self,
+        job_ids: Sequence[int],
+        reason: str = "",
+        *,
+        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
+    ) -> None:
+        said = self.ask(
+            self.store.cancel(job_ids, reason=reason, seen=seen, now=self.now)
+        )
+        same(said, self.model.cancel(job_ids, reason, self.now, seen))
+
+    def remove(self, request: RemoveRequest) -> None:
+        said = self.ask(self.store.remove(request, now=self.now))
+        same(said, self.model.remove(request, self.now))
+
+    def pause(
+        self, type: str | None, until: int | None, *, worker: str | None = None
+    ) -> None:
+        request = PauseRequest(type, worker, "because", "me", until)
+        self.ask(self.store.pause(request, now=self.now))
+        self.model.pause(Pause(type, self.now, "because", "me", until, worker))
+
+    def resume(self, type: str | None, *, worker: str | None = None) -> None:
+        said = self.ask(self.store.resume(type, worker=worker, now=self.now))
+        same(said, self.model.resume(type, self.now, worker=worker))
+
+    def limit(self, type: str, limits: Limits | None) -> None:
+        self.ask(self.store.limit(type, limits, now=self.now))
+        self.model.limit(type, limits, self.now)
+
+    def clear(self, type: str | None, states: Sequence[State], limit: int) -> None:
+        """
+        Clear; which of too many jobs go is the engine's choice, and in which order.
+
+        A job that waits for another one of them is removed before it, or cancelled
+        with it: then it may be removed all the same, or be out of reach.
+        """
+        before = {e.id for state in states for e in self.model.of(state, type)}
+        said = self.ask(self.store.clear(type, states, limit=limit, now=self.now))
+        left = [job for job in self.ask(self.store.get(sorted(before))) if job]
+        removed = before - {job.id for job in left}
+        same(len(removed), said)
+        if said < min(limit, len(before)):
+            same({job.state for job in left} & set(states), set())
+        for entry in (self.model.jobs[job_id] for job_id in removed):
+            if entry.state is State.BLOCKED:
+                self.model.perhaps.append(
+                    Event(
+                        kind=Kind.CANCELLED,
+                        job_id=entry.id,
+                        type=entry.type,
+                        at=self.now,
+                    )
+                )
+        # Those that wait have higher ids than those that they wait for.
+        self.model.remove(RemoveRequest(sorted(removed, reverse=True)), self.now)
+
+    def schedule(self, schedule: Schedule) -> None:
+        self.ask(self.store.schedule(schedule))
+        self.model.schedule(schedule)
+
+    def unschedule(self, name: str) -> None:
+        same(self.ask(self.store.unschedule(name)), self.model.unschedule(name))
+
+    # -- waiting ---------------------------------------------------------------
+
+    def wait(self, types: Sequence[str]) -> None:
+        """Wait for work that is there: it must not sleep."""
+        nap = asyncio.wait_for(
+            self.store.wait(types, 2 * PATIENCE_SECONDS), PATIENCE_SECONDS
+        )
+        woken = self.ask(nap)
+        assert woken, "it slept although there is work"
+        assert woken <= set(types), woken
+        self.model.owed.difference_update(woken)
+
+
+async def _all_of(
+    tend: Callable[[], Awaitable[MaintenanceResult]],
+) -> MaintenanceResult:
+    """Tend again and again, until a pass finds nothing to do."""
+    said = MaintenanceResult()
+    for _ in range(PASSES):
+        one = await tend()
+        if not one:
+            return said
+        said = together(said, one)
+    raise AssertionError(f"still something to do after {PASSES} passes: {one}")

@@ -1,0 +1,129 @@
+"""What Hypothesis may draw: few values, so that they meet often, and odd ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from kue.model import backoff
+from kue.model.draft import draft
+from kue.model.fingerprint import fingerprint
+from kue.model.job import (
+    Cancelled,
+    Completed,
+    Draft,
+    Ending,
+    Error,
+    Failed,
+    Released,
+    Retried,
+    Stalled,
+    State,
+)
+from kue.model.settings import Keep
+from kue.store.values import Filter, Limits
+
+#: The second has everything that structures keys and headers.
+TYPES = ("mail", 'a:{b}%41"\\ é')
+WORKERS = ("w1", 'w:2"{}')
+GROUPS = ("red", "blue:{x}")
+KEYS = ("one", "two:{%}")
+OOPS = Error("Oops", 'it "broke"\n\\n', "line 1\nline 2")
+
+types = st.sampled_from(TYPES)
+some_types = st.sampled_from([TYPES[:1], TYPES[1:], TYPES, TYPES])
+workers = st.sampled_from(WORKERS)
+states = st.sampled_from(State)
+payloads: st.SearchStrategy[Any] = st.sampled_from(
+    [None, {}, [], {"i": 1}, "text\n\x00", 2**70, {"a": [None, "é", {"b": ""}]}]
+)
+percents = st.integers(0, 100)
+priorities = st.sampled_from([-1024, -10, 0, 0, 0, 10, 1023])
+steps = st.sampled_from([1, 10, 500, 1000, 1000, 3000, 3000, 6000, 61_000])
+steps_back = st.sampled_from([-1, -500, -3000])
+bounds = st.integers(-4, 4)
+repeats = st.sampled_from([0, 0, 0, 1])
+verbs = st.sampled_from(
+    ["add", "add", "claim", "claim", "settle", "settle", "settle", "time", "tend"]
+)
+overdue = st.sampled_from(["", "", "", "", "lease", "ttl"])
+sizes = st.integers(1, 4)
+leases = st.sampled_from([4000, 4000, 4000, 1000])
+
+endings: st.SearchStrategy[Ending] = st.one_of(
+    st.builds(Completed, payloads),
+    st.builds(Completed, payloads),
+    st.builds(Retried, st.just(OOPS), st.sampled_from([0, 0, 1000])),
+    st.builds(Failed, st.just(OOPS)),
+    st.builds(
+        Released,
+        st.sampled_from([0, 1000]),
+        st.booleans(),
+        st.sampled_from(["", 'not "now"']),
+    ),
+    st.builds(Stalled, st.just(OOPS), st.sampled_from([0, 1000])),
+    st.builds(Cancelled, st.sampled_from(["", "enough\n"])),
+)
+
+limits = st.builds(
+    Limits,
+    concurrency=st.sampled_from([None, None, 1, 2]),
+    rate=st.sampled_from([None, None, 1, 3]),
+    per=st.sampled_from([1000, 3000]),
+    per_key=st.sampled_from([None, 1, 1, 2]),
+)
+
+_counts = st.sampled_from([None, None, 0, 1, 2])
+_ages = st.sampled_from([None, None, 1, 3000])
+keeps = st.one_of(
+    st.none(), st.builds(Keep, _counts, _ages, _counts, _ages, _counts, _ages)
+)
+
+
+def rarely(*values: Any) -> st.SearchStrategy[Any]:
+    """Draw None most of the time."""
+    return st.sampled_from([None] * (2 * len(values)) + list(values))
+
+
+@st.composite
+def drafts(draw: st.DrawFn, parents: list[int], keys: tuple[str, ...] = KEYS) -> Draft:
+    """Draw a draft, which may wait for some of *parents*."""
+    links = draw(st.sampled_from([0, 0, 0, 1, 2])) if parents else 0
+    after = [draw(st.sampled_from(parents)) for _ in range(links)]
+    unique = draw(rarely(None, *keys))
+    return draft(
+        draw(types),
+        draw(payloads),
+        priority=draw(priorities),
+        delay=draw(st.sampled_from([0, 0, 0, 1, 3])),
+        attempts=draw(st.integers(1, 3)),
+        backoff=draw(rarely(backoff.fixed(1), backoff.listed(0, 2))),
+        ttl=draw(rarely(2, 20)),
+        expires=draw(rarely(4, 12)),
+        unique=unique,
+        unique_for=draw(st.sampled_from([0, 0, 5])) if unique else 0,
+        group=draw(st.sampled_from([None, *GROUPS])),
+        tags=draw(st.sampled_from([(), (), ("red",), ("red", "blue")])),
+        after=after,
+        after_any=bool(after) and draw(st.booleans()),
+        remove_on_complete=draw(st.sampled_from([False, False, False, True])),
+        retention=draw(rarely(0, 5)),
+        delivery=draw(
+            st.sampled_from(["at-least-once", "at-least-once", "at-most-once"])
+        ),
+    )
+
+
+filters = st.builds(
+    Filter,
+    type=rarely(*TYPES),
+    state=rarely(*State),
+    tag=rarely("red", "blue"),
+    text=rarely("é", '"I"'),
+    error=rarely("oops", "BROKE"),
+    worker=rarely(*WORKERS),
+    group=rarely(*GROUPS),
+    priority=rarely(0, -10),
+    fingerprint=rarely(fingerprint(OOPS)),
+)

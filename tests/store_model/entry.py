@@ -1,0 +1,126 @@
+"""One job as the model knows it: plain fields, changed in place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from kue.model.job import MAX_HISTORY, Attempt, Draft, Job, State
+from kue.model.payload import JSON
+from kue.store.values import LogLine, Result
+
+
+@dataclass
+class Entry:
+    """What `Job` shows, and what only the store knows besides."""
+
+    id: int
+    draft: Draft
+    created_at: int
+    state: State
+    priority: int
+    data: JSON
+    tags: tuple[str, ...]
+    max_attempts: int
+    promote_at: int | None = None
+    token: str = ""
+    attempts: int = 0
+    stalls: int = 0
+    progress: int = 0
+    progress_data: JSON = None
+    cancelling: bool = False
+    #: Why, while it is.
+    reason: str = ""
+    #: A limit of its group may hold it back, or surely does.
+    may_be_held: bool = False
+    is_held: bool = False
+    history: list[Attempt] = field(default_factory=list)
+    #: When the run ends for want of a sign of life.
+    ttl_at: int | None = None
+    #: Every run that ended, however long ago → the word for whoever ends it again.
+    ended: dict[str, Result] = field(default_factory=dict)
+    #: Parents it still waits for.
+    parents: set[int] = field(default_factory=set)
+    log: list[LogLine] = field(default_factory=list)
+
+    @classmethod
+    def born(cls, job_id: int, draft: Draft, now: int) -> Entry:
+        """Return the job a draft becomes, before anyone decided its state."""
+        spec = draft.spec
+        return cls(
+            id=job_id,
+            draft=draft,
+            created_at=now,
+            state=State.WAITING,
+            priority=draft.priority,
+            data=msgspec.json.decode(spec.data),
+            tags=spec.tags,
+            max_attempts=spec.max_attempts,
+        )
+
+    @property
+    def type(self) -> str:
+        return self.draft.type
+
+    @property
+    def group(self) -> str | None:
+        return self.draft.group
+
+    @property
+    def worker(self) -> str | None:
+        run = self.view().run
+        return run.worker if run else None
+
+    @property
+    def ended_at(self) -> int:
+        return self.history[-1].at
+
+    def time_from(self, now: int) -> int:
+        """Return when it may run if it was added, or let go by its parents, *now*."""
+        at = self.draft.at
+        return now + self.draft.spec.delay if at is None else at
+
+    def is_past_its_life(self, now: int) -> bool:
+        """Tell whether it should have been started by now."""
+        return self.draft.expires > 0 and now >= self.created_at + self.draft.expires
+
+    def remembers(self, token: str) -> bool:
+        """Tell whether the end of a run is still in the story."""
+        return any(line.token == token for line in self.history[-MAX_HISTORY:])
+
+    def let_go(self) -> None:
+        """No limit holds it back any more."""
+        self.may_be_held = self.is_held = False
+
+    def view(self) -> Job:
+        """Return what a reader of the store must see, but for `Job.held`."""
+        draft = self.draft
+        spec = msgspec.structs.replace(
+            draft.spec,
+            data=self.data,
+            tags=self.tags,
+            max_attempts=self.max_attempts,
+        )
+        return Job(
+            id=self.id,
+            type=draft.type,
+            state=self.state,
+            priority=self.priority,
+            created_at=self.created_at,
+            spec=spec,
+            unique=draft.unique,
+            unique_for=draft.unique_for,
+            group=draft.group,
+            ttl=draft.ttl,
+            expires=draft.expires,
+            once=draft.once,
+            after_any=draft.after_any,
+            promote_at=self.promote_at if self.state is State.DELAYED else None,
+            token=self.token,
+            stalls=self.stalls,
+            progress=100 if self.state is State.COMPLETE else self.progress,
+            progress_data=self.progress_data,
+            cancelling=self.cancelling,
+            history=tuple(self.history[-MAX_HISTORY:]),
+        )

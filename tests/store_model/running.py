@@ -1,0 +1,377 @@
+"""The model of producing and running: add, claim, settle, renew, signs of life."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kue.model import retry_policy
+from kue.model.events import Kind
+from kue.model.fingerprint import fingerprint
+from kue.model.job import (
+    BEGAN,
+    Attempt,
+    Cancelled,
+    Completed,
+    Draft,
+    Ending,
+    Failed,
+    Job,
+    Released,
+    Retried,
+    Run,
+    Stalled,
+    State,
+)
+from kue.model.names import quote
+from kue.store.codec import begun
+from kue.store.values import (
+    MAX_LOG_LINES,
+    Added,
+    Claim,
+    HeartbeatReply,
+    LogLine,
+    Outcome,
+    Progress,
+    Result,
+)
+from tests.store_model.entry import Entry
+from tests.store_model.holding import Holding
+from tests.store_model.ledger import SOME_REASON, shown
+
+
+@dataclass
+class Worker:
+    """A worker the store knows."""
+
+    deadline: int
+    #: What it said of itself; None when the store may have forgotten it.
+    info: dict[str, Any] | None = field(default_factory=dict)
+    #: Its lease was over and nothing is left in its hands.
+    is_lost: bool = False
+    #: It said goodbye, and wants no grace.
+    has_left: bool = False
+
+
+class Running(Holding):
+    """Jobs come in, are handed out and come back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.workers: dict[str, Worker] = {}
+        #: lane → seq and tokens of its last claim.
+        self.lanes: dict[str, tuple[int, list[str]]] = {}
+        #: producer → seq and answer of its last call.
+        self.producers: dict[str, tuple[int, list[Added]]] = {}
+        self.last_fence = 0
+
+    # -- producing -------------------------------------------------------------
+
+    def add(
+        self, drafts: Sequence[Draft], producer: str, seq: int, now: int
+    ) -> list[Added]:
+        last, answer = self.producers.get(producer, (0, []))
+        if seq < last:
+            raise ValueError
+        if seq > last or producer not in self.producers:
+            answer = [self.add_one(draft, now) for draft in drafts]
+            self.producers[producer] = (seq, answer)
+        return answer
+
+    def add_one(self, draft: Draft, now: int) -> Added:
+        holder = self.holder(draft.type, draft.unique, now)
+        if holder is not None:
+            known = self.jobs.get(holder)
+            # Of one that is gone nothing is known; its handle finds no job.
+            return Added(holder, False, known.created_at if known else now)
+        self.last_id += 1
+        entry = Entry.born(self.last_id, draft, now)
+        self.jobs[entry.id] = entry
+        self.types.add(entry.type)
+        self.hold_key(entry)
+        self.count("added", entry, now)
+        self._place(entry, now)
+        return Added(entry.id, True, now)
+
+    def _place(self, entry: Entry, now: int) -> None:
+        draft = entry.draft
+        self.ready(entry, entry.time_from(now), now)
+        doomed = [parent for parent in draft.spec.after if self._is_hopeless(parent)]
+        if doomed and not draft.after_any:
+            self._bury(entry, now)
+            return
+        entry.parents = {
+            parent
+            for parent in draft.spec.after
+            if self._holds_up(parent, any_end=draft.after_any)
+        }
+        if entry.parents:
+            entry.state = State.BLOCKED
+        self.tell(Kind.ENQUEUE, entry, now, state=entry.state)
+
+    def _bury(self, entry: Entry, now: int) -> None:
+        """Store a job that can never run; that it was added is all there is to tell."""
+        self.cancel_now(entry, SOME_REASON, now)
+        self.told.pop()
+        self.tell(Kind.ENQUEUE, entry, now, state=entry.state)
+
+    def _is_hopeless(self, parent: int) -> bool:
+        entry = self.jobs.get(parent)
+        return entry is None or entry.state is State.CANCELLED
+
+    def _holds_up(self, parent: int, *, any_end: bool) -> bool:
+        if self._is_hopeless(parent):
+            return False
+        state = self.jobs[parent].state
+        return not state.is_final if any_end else state is not State.COMPLETE
+
+    # -- claiming --------------------------------------------------------------
+
+    def claim(
+        self,
+        types: Sequence[str],
+        limit: int,
+        worker: str,
+        claim: Claim,
+        lease: int,
+        now: int,
+        fences: Sequence[int],
+    ) -> list[Job]:
+        """Return what must be handed out; *fences* are those the store gave."""
+        last, tokens = self.lanes.get(claim.lane, (0, []))
+        if claim.seq < last:
+            return []
+        if claim.seq == last:
+            return [e.view() for e in self.of(State.ACTIVE) if e.token in tokens]
+        self.promote_due(types, now)
+        self._hire(worker, now + lease)
+        taken = self.choose(types, limit, now)
+        for entry, fence in zip(taken, fences, strict=False):
+            assert fence > self.last_fence, "a fence was handed out before"
+            self._start(entry, fence, worker, claim, now)
+        self.last_fence = max([self.last_fence, *fences])
+        self.lanes[claim.lane] = (claim.seq, [entry.token for entry in taken])
+        self.owed.difference_update(types)
+        return [entry.view() for entry in taken]
+
+    def more_at(self, types: Sequence[str], now: int) -> int | None:
+        """Return when time alone surely makes more jobs of *types* ready."""
+        times: list[int] = []
+        for type in types:
+            if type not in self.limits and not self.is_paused(type, now):
+                times += [e.promote_at or 0 for e in self.of(State.DELAYED, type)]
+            times += self.frees_at(type, now)
+        return min(times, default=None)
+
+    def may_change(self, types: Sequence[str]) -> bool:
+        """Tell whether time alone can make more jobs of *types* ready."""
+        return any(
+            self.of(State.DELAYED, type)
+            or {None, type} & self.pauses.keys()
+            or type in self.buckets
+            for type in types
+        )
+
+    def promote_due(self, types: Sequence[str], now: int) -> int:
+        due = [
+            entry
+            for entry in self.of(State.DELAYED)
+            if entry.type in types and (entry.promote_at or 0) <= now
+        ]
+        for entry in due:
+            self.promote(entry, now)
+        return len(due)
+
+    def _hire(self, worker: str, deadline: int) -> Worker:
+        known = self.workers.setdefault(worker, Worker(deadline))
+        known.deadline = deadline
+        known.is_lost = known.has_left = False
+        return known
+
+    def _start(
+        self, entry: Entry, fence: int, worker: str, claim: Claim, now: int
+    ) -> None:
+        entry.attempts += 1
+        entry.token = (
+            f"{fence}:{now}:{entry.attempts}:{quote(worker)}:{quote(str(claim))}"
+        )
+        entry.state = State.ACTIVE
+        entry.let_go()
+        if entry.draft.ttl:
+            entry.ttl_at = now + entry.draft.ttl
+        self.tell(Kind.START, entry, now)
+
+    # -- settling --------------------------------------------------------------
+
+    def settle(self, outcomes: Sequence[Outcome], now: int) -> list[set[Result]]:
+        """Return for each outcome the words the store may say."""
+        return [self.settle_one(outcome, now) for outcome in outcomes]
+
+    def settle_one(self, outcome: Outcome, now: int) -> set[Result]:
+        entry = self.jobs.get(outcome.job.id)
+        token = outcome.job.token
+        if entry is None:
+            return {Result.GONE}
+        if entry.token != token and (outcome.overdue or not entry.remembers(token)):
+            # Upkeep does not care; and what the story has forgotten, nobody can know.
+            return {Result.ALREADY, Result.LOST}
+        if entry.token != token:
+            return {entry.ended[token]}
+        if outcome.overdue and not self._is_overdue(entry, outcome.overdue, now):
+            return {Result.LOST}
+        self.end_run(entry, outcome.ending, now, outcome.overdue)
+        return {Result.DONE}
+
+    def _is_overdue(self, entry: Entry, what: str, now: int) -> bool:
+        if what == "ttl":
+            return entry.ttl_at is not None and entry.ttl_at <= now
+        worker = self.workers.get(Run.read(entry.token).worker)
+        return worker is None or worker.deadline <= now
+
+    def end_run(self, entry: Entry, ending: Ending, now: int, taken: str = "") -> None:
+        token = entry.token
+        run = Run.read(token)
+        if entry.cancelling and isinstance(ending, Retried | Released | Stalled):
+            # Whoever asked for its end does not want to see it again.
+            ending = retry_policy.after_cancel(entry.reason)
+        entry.ended[token] = Result.LOST if taken else Result.ALREADY
+        line = line_of(token, now, ending, taken)
+        self.free_slot(entry)
+        match ending:
+            case Completed():
+                self._count_run(entry, run, now)
+                self.finish(entry, State.COMPLETE, line, now)
+                if entry.draft.spec.remove_on_complete:
+                    self.drop(entry, now, by_hand=False)
+            case Failed():
+                self._count_run(entry, run, now)
+                self.finish(entry, State.FAILED, line, now)
+            case Cancelled():
+                self.finish(entry, State.CANCELLED, line, now)
+            case Retried():
+                self._count_run(entry, run, now)
+                self._put_back(entry, line, now)
+                self.tell(
+                    Kind.FAILED_ATTEMPT,
+                    entry,
+                    now,
+                    **shown(ending.error),
+                    delay=ending.delay,
+                )
+            case Released():
+                self._put_back(entry, line, now)
+                self.tell(
+                    Kind.RELEASE, entry, now, reason=ending.reason, delay=ending.delay
+                )
+                entry.attempts -= 0 if ending.counts else 1
+            case Stalled():
+                self._put_back(entry, line, now)
+                self.tell(
+                    Kind.RELEASE,
+                    entry,
+                    now,
+                    reason=ending.error.message,
+                    delay=ending.delay,
+                )
+                entry.attempts -= 1
+                entry.stalls += 1
+
+    def _count_run(self, entry: Entry, run: Run, now: int) -> None:
+        self.count("run_ms", entry, now, max(0, now - run.started_at))
+
+    def _put_back(self, entry: Entry, line: Attempt, now: int) -> None:
+        entry.history.append(line)
+        self.stop(entry)
+        self.ready(entry, now + line.delay, now)
+
+    # -- signs of life ---------------------------------------------------------
+
+    def renew(
+        self,
+        worker: str,
+        lease: int,
+        runs: Sequence[Job],
+        info: dict[str, Any] | None,
+        now: int,
+    ) -> HeartbeatReply:
+        known = self._hire(worker, now + lease)
+        if info is not None:
+            known.info = info
+        mine = [entry for entry in self.of(State.ACTIVE) if entry.worker == worker]
+        tokens = {entry.token for entry in mine}
+        return HeartbeatReply(
+            lost=[run.id for run in runs if run.token not in tokens],
+            cancel={
+                entry.id: entry.reason
+                for entry in mine
+                if entry.cancelling and entry.token in {run.token for run in runs}
+            },
+            paused=self.pause_of(worker, now),
+        )
+
+    def leave(self, worker: str, now: int) -> None:
+        if worker in self.workers:
+            known = self.workers[worker]
+            known.deadline = min(known.deadline, now)
+            known.has_left = True
+
+    def begin(self, job: Job, now: int, *, alone: bool) -> str:
+        """Return the token of a run that was held back and begins, or why not."""
+        entry = self.jobs.get(job.id)
+        fence = job.token.partition(":")[0]
+        if entry is None or entry.token.partition(":")[0] != fence:
+            return Result.LOST
+        rest = begun(job, BEGAN[not alone])
+        has_begun = entry.token.endswith(f":{rest}")
+        if not has_begun and self.is_paused(job.type, now):
+            return Result.REFUSED
+        entry.token = f"{fence}:{now}:{rest}"
+        if entry.draft.ttl:
+            entry.ttl_at = now + entry.draft.ttl
+        return entry.token
+
+    def progress(self, updates: Sequence[Progress], now: int) -> list[Result]:
+        return [self._progress_one(update, now) for update in updates]
+
+    def _progress_one(self, update: Progress, now: int) -> Result:
+        entry = self.jobs.get(update.job_id)
+        if entry is None:
+            return Result.GONE
+        if update.token and update.token != entry.token:
+            return Result.LOST
+        if entry.state is not State.ACTIVE:
+            return Result.REFUSED
+        entry.progress, entry.progress_data = update.percent, update.data
+        if entry.draft.ttl:
+            entry.ttl_at = now + entry.draft.ttl
+        self.tell(Kind.PROGRESS, entry, now, progress=update.percent, data=update.data)
+        return Result.DONE
+
+    def log(self, job_id: int, lines: Sequence[LogLine], now: int) -> Result:
+        entry = self.jobs.get(job_id)
+        if entry is None:
+            return Result.GONE
+        entry.log += [
+            LogLine(line.text, line.level, line.attempt, now) for line in lines
+        ]
+        del entry.log[:-MAX_LOG_LINES]
+        return Result.DONE
+
+
+def line_of(token: str, now: int, ending: Ending, taken: str) -> Attempt:
+    """Return the line that an ending leaves in a job's story."""
+    outcome = ending.__struct_config__.tag
+    assert isinstance(outcome, str)
+    return Attempt(
+        token=token,
+        at=now,
+        outcome=outcome,
+        result=getattr(ending, "result", None),
+        error=getattr(ending, "error", None),
+        delay=getattr(ending, "delay", 0),
+        counts=getattr(ending, "counts", False),
+        reason=getattr(ending, "reason", ""),
+        taken=taken,
+        fingerprint=fingerprint(ending.error) if isinstance(ending, Failed) else "",
+    )

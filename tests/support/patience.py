@@ -1,0 +1,26 @@
+"""Waiting for facts that announce themselves to nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def until(is_so: Callable[[], bool], *, seconds: float = 50) -> None:
+    """Look again and again until *is_so*; where there is an event, wait for that."""
+    async with asyncio.timeout(seconds):
+        while not is_so():  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.005)
+
+
+async def eventually(ask: Callable[[], Awaitable[T]], *, seconds: float = 50) -> T:
+    """Ask again and again, and return the first answer that is true."""
+    async with asyncio.timeout(seconds):
+        while True:
+            answer = await ask()
+            if answer:
+                return answer
+            await asyncio.sleep(0.02)
