@@ -20,8 +20,8 @@ from tests.support.command_line import CommandLine
 from tests.support.engines import ENGINES, SHARDS, Engine, engine_at
 from tests.support.exploring import EXPLORES
 from tests.support.flaky import Wire
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.servers import (
-    PATIENCE_SECONDS,
     RedisCluster,
     RedisServer,
     free_port,

@@ -14,7 +14,7 @@ import pytest
 from kue import Kue
 from kue.aio.loop_monitor import BlockedLoop, LoopMonitor
 from tests.support.engines import Engine
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 
 
 async def watched(told: list[BlockedLoop]) -> LoopMonitor:
@@ -91,7 +91,7 @@ async def test_a_worker_names_the_job_and_shows_the_line(
         job = await block.enqueue()
         with caplog.at_level(logging.WARNING):
             async with q.work() as worker:
-                await job.result(timeout=50)
+                await job.result(timeout=PATIENCE_SECONDS)
                 named = f"by job {job.id} of type block at {__file__}:"
                 await until(lambda: named in caplog.text)
                 assert worker.status()["blocked"] >= 1

@@ -16,6 +16,7 @@ import pytest
 
 from kue import ActiveJob, Kue, StoreUnavailable
 from kue.client.sync import BackgroundLoop
+from tests.support.patience import PATIENCE_SECONDS
 
 
 async def nothing() -> None:
@@ -97,7 +98,7 @@ def test_closing_ends_what_is_left() -> None:
     portal = BackgroundLoop(nothing)
     with ThreadPoolExecutor(1) as pool:
         hanging = pool.submit(portal.call, hang())
-        assert begun.wait(45)
+        assert begun.wait(PATIENCE_SECONDS)
         portal.close()
 
         with pytest.raises(StoreUnavailable, match="the queue was closed"):
@@ -147,7 +148,7 @@ def test_jobs_are_run_beside_a_block(plain_q: Kue) -> None:
 
     with plain_q.sync.work(types=["email"]) as worker:
         assert plain_q.sync.working == {worker}
-        assert plain_q.sync.enqueue("email").result(timeout=50) == "sent"
+        assert plain_q.sync.enqueue("email").result(timeout=PATIENCE_SECONDS) == "sent"
 
     assert plain_q.sync.working == frozenset()
     assert threads == ["kue-sync"]
@@ -163,8 +164,10 @@ def test_a_plain_handler_calls_the_queue_that_runs_it(plain_q: Kue) -> None:
         return job.data
 
     with plain_q.sync.work() as _:
-        following = plain_q.sync.enqueue("first", "along").result(timeout=50)
-        assert plain_q.sync.get(following).result(timeout=50) == "along"
+        following = plain_q.sync.enqueue("first", "along").result(
+            timeout=PATIENCE_SECONDS
+        )
+        assert plain_q.sync.get(following).result(timeout=PATIENCE_SECONDS) == "along"
 
 
 def test_a_coroutine_on_that_thread_awaits_the_queue_it_knows(plain_q: Kue) -> None:
@@ -183,8 +186,10 @@ def test_a_coroutine_on_that_thread_awaits_the_queue_it_knows(plain_q: Kue) -> N
 
     with asyncio.Runner() as runner, plain_q.sync.work():
         assert runner.run(count()) == 0
-        following = plain_q.sync.enqueue("first", "along").result(timeout=50)
-        assert plain_q.sync.get(following).result(timeout=50) == "along"
+        following = plain_q.sync.enqueue("first", "along").result(
+            timeout=PATIENCE_SECONDS
+        )
+        assert plain_q.sync.get(following).result(timeout=PATIENCE_SECONDS) == "along"
         assert runner.run(count()) == 2
         if plain_q.settings.url != "memory://":
             runner.run(plain_q._connection.close())
@@ -226,7 +231,7 @@ def test_a_thread_that_works_hears_no_signals_and_stops_when_told(
         running = pool.submit(
             plain_q.sync.run, on_start=lambda worker: started.set(), grace=1
         )
-        assert started.wait(45)
+        assert started.wait(PATIENCE_SECONDS)
         plain_q.sync.stop()
 
         running.result(20)

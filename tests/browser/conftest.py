@@ -25,10 +25,11 @@ from kue.http.auth.access import Anyone
 from tests.browser.chromium import launched
 from tests.browser.serving import listening, served, working
 from tests.browser.watching import SIZE, Watch
-from tests.browser.window import PATIENCE, Window
+from tests.browser.window import Window
+from tests.support.patience import PATIENCE_SECONDS
 
 HERE = Path(__file__).parent
-expect.set_options(timeout=PATIENCE)
+expect.set_options(timeout=PATIENCE_SECONDS * 1000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,7 +49,7 @@ async def browser() -> AsyncIterator[Browser]:
 async def context(browser: Browser) -> AsyncIterator[BrowserContext]:
     """A browser that has been nowhere yet."""
     context = await browser.new_context(viewport=SIZE)
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(PATIENCE_SECONDS * 1000)
     yield context
     await context.close()
 

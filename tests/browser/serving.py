@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import signal
 import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 
 from kue import Kue
+from kue.http.server.serve import ServeOptions, serving
+from kue.http.streaming.broadcast import EventBroadcast
+from tests.support.patience import PATIENCE_SECONDS
 
 HOST = "127.0.0.1"
-#: Seconds for a server or a worker to come up or go away.
-PATIENCE = 50
 _KUE = "from kue.cli import main; main()"
 _HOME = Path(__file__).parents[2]
 
@@ -40,48 +42,39 @@ def served(
 
     A *listener* that is given is left open; otherwise there is a port of its own.
     """
+    started: queue.Queue[Callable[[], object]] = queue.Queue()
     # Servers close what they are given.
     with listener.dup() if listener else listening() as listener:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                lambda: None, lifespan="off", log_level="warning", access_log=False
-            )
-        )
-        is_up = threading.Event()
         thread = threading.Thread(
-            target=lambda: asyncio.run(_serve(server, listener, url, make, is_up)),
+            target=lambda: asyncio.run(_serve(listener, url, make, started.put)),
             name="server of the browser tests",
         )
         thread.start()
+        stop = started.get(timeout=PATIENCE_SECONDS)
         try:
-            assert is_up.wait(PATIENCE), "the server does not come up"
             yield f"http://{HOST}:{listener.getsockname()[1]}"
         finally:
-            server.should_exit = True
-            thread.join(PATIENCE)
+            stop()
+            thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive(), "the server does not stop"
 
 
 async def _serve(
-    server: uvicorn.Server,
     listener: socket.socket,
     url: str,
     make: Callable[[Kue], Starlette],
-    is_up: threading.Event,
+    on_start: Callable[[Callable[[], object]], None],
 ) -> None:
+    """Serve until what *on_start* is given is called, in whatever thread."""
+    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     async with Kue(url) as q:
         app = make(q)
-        server.config.app = app
-        task = asyncio.create_task(server.serve([listener]))
-        while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0.005)
-        is_up.set()
-        while not server.should_exit:  # noqa: ASYNC110 - a thread sets it
-            await asyncio.sleep(0.02)
-        # A stream that is open would keep the server from stopping.
-        if hasattr(app.state, "live"):
-            await app.state.live.close()
-        await task
+        if not hasattr(app.state, "live"):
+            # A page of a test: it has no events.
+            app.state.live = EventBroadcast(q)
+        async with serving(app, listener, ServeOptions()):
+            on_start(partial(loop.call_soon_threadsafe, stopping.set))
+            await stopping.wait()
 
 
 @asynccontextmanager
@@ -95,7 +88,7 @@ async def working(
         env={**os.environ, "KUE_URL": url},
     )
     try:
-        async with Kue(url) as q, asyncio.timeout(PATIENCE):
+        async with Kue(url) as q, asyncio.timeout(PATIENCE_SECONDS):
             while not any(worker.alive for worker in await q.workers()):
                 assert process.returncode is None, "the worker ended"
                 await asyncio.sleep(0.05)
@@ -103,5 +96,5 @@ async def working(
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await process.wait()

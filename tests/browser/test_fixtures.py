@@ -19,7 +19,7 @@ from kue import Kue
 from kue.http.security.headers import SecurityHeaders
 from tests.browser.watching import NARROW, Watch, barriers, shoot
 from tests.browser.window import Window
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 
 #: Without the link, browsers ask for a picture that is not there.
 PLAIN = (
@@ -107,7 +107,7 @@ async def test_a_worker_process_runs_jobs(
     job = await q.enqueue("email", {"to": "ann"})
 
     async with worker():
-        assert await job.result(timeout=50) == "sent to ann"
+        assert await job.result(timeout=PATIENCE_SECONDS) == "sent to ann"
 
 
 async def test_what_the_policy_forbids_is_noticed(

@@ -298,9 +298,10 @@ async def lived(q: Kue, *, waits: int, runs: int, backs_off: int) -> int:
 async def parts_of(page: Page) -> list[float]:
     """Return how wide the parts of the timeline are."""
     await page.wait_for_selector("main[data-ready]")
-    # At once: the parts are drawn again while the page gets news.
-    widths: list[float] = await page.locator(".timeline-part").evaluate_all(
-        "nodes => nodes.map((node) => node.getBoundingClientRect().width)"
+    # Found and measured at once: the parts are drawn again while the page gets news.
+    widths: list[float] = await page.evaluate(
+        "[...document.querySelectorAll('.timeline-part')]"
+        ".map((node) => node.getBoundingClientRect().width)"
     )
     return widths
 

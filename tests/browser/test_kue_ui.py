@@ -25,6 +25,7 @@ from kue.http import create_app
 from kue.http.auth.access import Anyone
 from kue.model.job import Completed, Ending, Failed
 from tests.support.jobs import OOPS, claim_one, end
+from tests.support.patience import PATIENCE_SECONDS
 
 DIST = Path(__file__).parents[2] / ".venv/npm/node_modules/kue-ui-client/dist"
 #: Fonts from elsewhere, which the page does without.
@@ -72,7 +73,7 @@ async def is_in(q: Kue, state: State, job_id: int) -> bool:
 
 async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
     """Ask the store until it says so."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await is_so():  # noqa: ASYNC110 - the store has no event for it
             await asyncio.sleep(0.02)
 

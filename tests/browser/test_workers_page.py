@@ -14,9 +14,9 @@ from kue import Kue
 from kue.http.auth.access import Anyone, Role
 from kue.store.values import Progress, RenewRequest
 from tests.browser.finding import dialog, is_live, opened, press, tile, told
-from tests.browser.serving import PATIENCE
 from tests.browser.watching import Watch
 from tests.support.jobs import HOUR, SECOND, add_many, claim
+from tests.support.patience import PATIENCE_SECONDS
 
 INFO: dict[str, Any] = {
     "host": "shop-1",
@@ -161,7 +161,7 @@ async def test_a_worker_process_is_kept_quiet_and_goes_on(
         await expect(one).to_contain_text("alive")
         assert await q.paused() == []
         job = await q.enqueue("email", {"to": "ann"})
-        assert await job.result(timeout=50) == "sent to ann"
+        assert await job.result(timeout=PATIENCE_SECONDS) == "sent to ann"
 
 
 async def test_a_worker_process_shows_its_stacks_and_stops(
@@ -194,6 +194,6 @@ async def test_a_worker_process_shows_its_stacks_and_stops(
         await expect(gone).to_be_visible()
         # A heartbeat of the supervisor may be on its way while its child deregisters;
         # it deregisters the child once more when the process is gone.
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while any(one.alive for one in await q.workers()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)

@@ -12,9 +12,8 @@ from typing import NoReturn
 from playwright.async_api import Browser, CDPSession, Page
 
 from tests.browser.watching import SIZE, Watch
+from tests.support.patience import PATIENCE_SECONDS
 
-#: Milliseconds: the machine may do much else.
-PATIENCE = 45_000
 BLANK = "about:blank"
 LEAVE = "(place) => void setTimeout(() => location.replace(place))"
 
@@ -32,7 +31,7 @@ class Window:
         """Return a page that shows nothing."""
         if self._page is None:
             context = await self._browser.new_context(viewport=SIZE)
-            context.set_default_timeout(PATIENCE)
+            context.set_default_timeout(PATIENCE_SECONDS * 1000)
             self._page = await context.new_page()
             self._tools = await context.new_cdp_session(self._page)
             await self.watch.attach(self._page)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kue.bus import EventBus, Message, RequestFailed
+from tests.support.patience import PATIENCE_SECONDS
 
 
 class Heard:
@@ -24,7 +25,7 @@ class Heard:
 
     async def hears(self, count: int = 1) -> list[Any]:
         """Wait until it was told that often, and return all it was told."""
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(self.told) < count:
                 self._news.clear()
                 await self._news.wait()

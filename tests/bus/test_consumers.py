@@ -10,6 +10,7 @@ import pytest
 
 from kue.bus import Consumer, EventBus, FailureKind, Handler, Message, RequestFailed
 from tests.bus.hearing import Ear, failure_of, turns
+from tests.support.patience import PATIENCE_SECONDS
 
 
 def paused(
@@ -371,7 +372,7 @@ async def test_a_handler_may_close_the_bus() -> None:
     bus.consumer("end", close)
     bus.send("end")
 
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await closed.wait()
 
 

@@ -15,7 +15,7 @@ from kue.bus.redis.inspector import ClusterNode
 from kue.bus.stats import AddressStats, BusStats, MessageSample, NodeStats, sums
 from kue.model.errors import StoreUnavailable
 from tests.bus.nodes import LEASE, Nodes, listen_ready
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisCluster, RedisServer, free_port
 
 
@@ -29,7 +29,7 @@ async def nodes_when(
     inspector: ClusterInspector, is_so: Callable[[list[NodeStats]], bool]
 ) -> list[ClusterNode]:
     """Return the nodes once all have told of themselves what is waited for."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             nodes = await inspector.nodes()
             facts = [node.facts for node in nodes if node.facts is not None]
@@ -143,7 +143,7 @@ async def test_whoever_looks_sees_some_messages(
     bus = await redis_nodes.new()
     await inspector.look(60)
     seen: list[MessageSample] = []
-    async with inspector.samples() as heard, asyncio.timeout(50):
+    async with inspector.samples() as heard, asyncio.timeout(PATIENCE_SECONDS):
         while not seen:
             bus.send("news", {"n": 1})
             seen += await heard(0.05)
@@ -163,7 +163,7 @@ async def test_nodes_show_nothing_more_once_nobody_looks(
 
     # Between two beats it is taken out for a moment as well.
     gone = 0
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while gone < 20:
             gone = gone + 1 if bus.outbound.links == () else 0
             await asyncio.sleep(0.01)
@@ -180,7 +180,7 @@ async def test_what_is_no_sample_is_not_heard(
             for message in (b"{", b'[{"at": 1}]', deep, good):
                 client.execute_command("SPUBLISH", channel, message)
         found: list[MessageSample] = []
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not found:
                 found = await heard(1)
 

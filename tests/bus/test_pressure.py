@@ -22,7 +22,7 @@ from tests.bus.nodes import Nodes, knows, listen_ready
 from tests.bus.program import LARGE, cluster, memory
 from tests.bus.threads import Loop
 from tests.faults.processes import Process
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisServer
 
 PROGRAM = "tests.bus.program"
@@ -145,7 +145,7 @@ async def test_a_loop_that_is_blocked_is_kept_no_more_than_its_consumer_takes(
 
     def block() -> None:
         blocked.set()
-        go_on.wait(60)
+        go_on.wait(PATIENCE_SECONDS)
 
     async def listen() -> tuple[Any, list[int]]:
         heard: list[int] = []
@@ -327,7 +327,7 @@ async def test_a_node_that_redis_cuts_off_comes_back_and_is_told_what_it_missed(
         # More than the sockets between them hold.
         for _ in range(2):
             bus.send("flood", bytes(30_000_000))
-        await until(lambda: name not in bus.nodes, seconds=40)
+        await until(lambda: name not in bus.nodes)
         frozen.thaw()
         await knows(bus, "flood", 1)
         for number in range(5):
@@ -414,7 +414,7 @@ async def test_a_node_killed_while_it_sends_leaves_no_half_message(
         async with process("spray", url, prefix) as (sender, name):
             await asyncio.wait_for(several.wait(), 40)
             sender.kill()
-            await until(lambda: name not in bus.nodes, seconds=40)
+            await until(lambda: name not in bus.nodes)
         assert (await bus.request(f"ping.{awake}", 1)).body == 1
 
         assert all(whole)

@@ -14,6 +14,7 @@ import pytest
 from kue import Kue
 from tests.cli.processes import start_kue
 from tests.cli.test_main import exit_code
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.servers import RedisCluster, RedisServer, wait_until
 
 NAMES = {
@@ -115,7 +116,7 @@ def test_ctrl_c_removes_what_was_added(server: RedisServer) -> None:
     with start_kue("bench", server.url, "--jobs", "500000") as process:
         wait_until(lambda: len(keys(server)) > 20, "jobs are being added")
         process.send_signal(signal.SIGINT)
-        output, complaints = process.communicate(timeout=50)
+        output, complaints = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert process.returncode == 130
     assert output == ""
@@ -131,7 +132,7 @@ def test_a_server_that_goes_away_is_told_with_what_may_be_left(
     with start_kue("bench", server.url, "--jobs", "500000", env=environ) as process:
         wait_until(lambda: len(keys(server)) > 20, "jobs are being added")
         server.kill()
-        _, complaints = process.communicate(timeout=50)
+        _, complaints = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert process.returncode == 3
     assert "kue: not everything was removed" in complaints

@@ -18,6 +18,7 @@ from tests.cli.processes import start_kue
 from tests.support.command_line import CommandLine
 from tests.support.engines import engine_at
 from tests.support.node import Other
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.servers import RedisServer
 
 
@@ -231,7 +232,7 @@ def test_messages_are_printed_until_ctrl_c(kue: CommandLine, other: Other) -> No
         kue("bus", "send", "weather", '"rain\u202e"', "--publish", "-H", "a:b")
         line = process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        rest, complaints = process.communicate(timeout=50)
+        rest, complaints = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert line == 'publish\t"rain\\u202e"\ta:b\n'
     assert (process.returncode, rest, complaints) == (0, "", "")
@@ -243,7 +244,7 @@ def test_listening_ends_after_a_count_and_answers(
     with listening("stock", "--count", "2", "--reply", "42", "--json") as process:
         kue("bus", "send", "stock", "1")
         said = kue("bus", "request", "stock", "2", "--timeout", "45s")
-        out, complaints = process.communicate(timeout=50)
+        out, complaints = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert said.items == [42]
     heard = [json.loads(line) for line in out.splitlines()]

@@ -20,7 +20,8 @@ from kue.http.auth.users import UserAccounts
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from tests.cli.test_main import exit_code
-from tests.support.site import APP, PATIENCE_SECONDS, Command, command, get
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.site import APP, Command, command, get
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from kue.model.errors import ConfigError
 from tests.cli.processes import KUE, run_kue, start_kue
+from tests.support.patience import PATIENCE_SECONDS
 
 QUICK = ("--seconds", "8", "--jobs", "25")
 
@@ -71,7 +72,7 @@ def test_without_end_the_demo_has_something_of_everything_until_ctrl_c() -> None
         answer = httpx.get(f"{url}api/v1/queues", headers=bearer, verify=False)
         queues = answer.json()["queues"]
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=50)
+        rest, errors = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert process.returncode == 0
     assert min(states[name] for name in LIFE) > 0
@@ -96,7 +97,7 @@ def test_however_it_is_ended_the_demo_leaves_no_folder(
             assert any(sign in line for line in process.stderr)
             assert list(tmp_path.glob("kue-demo-*"))
             process.send_signal(number)
-            process.communicate(timeout=50)
+            process.communicate(timeout=PATIENCE_SECONDS)
         finally:
             process.kill()
 
@@ -112,7 +113,7 @@ def wait_for_life(url: str, bearer: dict[str, str]) -> dict[str, int]:
     """Return how many jobs are in each state, once there are some in all."""
     states: dict[str, int] = {}
     deadline = time.monotonic() + 50
-    with httpx.Client(timeout=50, headers=bearer, verify=False) as client:
+    with httpx.Client(timeout=PATIENCE_SECONDS, headers=bearer, verify=False) as client:
         while time.monotonic() < deadline:
             states = client.get(f"{url}api/v1/stats").json()["counts"]
             if all(states.get(name) for name in LIFE):
@@ -168,7 +169,7 @@ def test_on_a_terminal_the_demo_draws_a_picture() -> None:
     ) as process:
         os.close(theirs)
         shown = read_all(ours)
-        process.wait(timeout=50)
+        process.wait(timeout=PATIENCE_SECONDS)
 
     assert process.returncode == 0
     # Drawn over and over: the titles come again and again.
@@ -196,7 +197,7 @@ def test_what_the_demo_advises_works(tmp_path: Path) -> None:
         )
     finally:
         worker.terminate()
-        assert worker.wait(timeout=50) == 0
+        assert worker.wait(timeout=PATIENCE_SECONDS) == 0
 
     assert (done.stdout, done.returncode) == ("hello world\n", 0), done.stderr
 

@@ -15,6 +15,7 @@ from kue.store.contract import Store
 from kue.store.values import MAX_LOG_LINES, LogLine, Progress
 from tests.support.command_line import CommandLine
 from tests.support.jobs import add_many, claim_one, end, job_in, start_one
+from tests.support.patience import PATIENCE_SECONDS
 
 STACK = 'Traceback:\n\tFile "a.py"\nOSError: gone'
 
@@ -226,7 +227,7 @@ def test_a_log_is_followed_until_the_job_has_ended(kue: CommandLine) -> None:
     worker.start()
 
     said = kue("job", "log", 1, "--follow")
-    worker.join(20)
+    worker.join(PATIENCE_SECONDS)
 
     assert [row[3] for row in said.rows] == ["one", "two", "three"]
 
@@ -262,7 +263,7 @@ def test_waiting_ends_with_the_result(kue: CommandLine) -> None:
     worker.start()
 
     said = kue("job", "wait", 1)
-    worker.join(20)
+    worker.join(PATIENCE_SECONDS)
 
     assert (said.code, said.out, said.err) == (0, '"sent"\n', "")
 

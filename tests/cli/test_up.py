@@ -14,8 +14,8 @@ import pytest
 import kue
 from kue.client.handle import JobHandle
 from tests.faults.supervised import children_of
-from tests.support.patience import until
-from tests.support.site import APP, PATIENCE_SECONDS, Command, command, get
+from tests.support.patience import PATIENCE_SECONDS, until
+from tests.support.site import APP, Command, command, get
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def test_one_command_runs_jobs_and_shows_them(folder: Path, up: Command) -
         url = await up.url()
         await up.says("works on app:q")
         job = await q.enqueue("nap", {"alarm": "app.py"})
-        result = await job.result(timeout=50)
+        result = await job.result(timeout=PATIENCE_SECONDS)
         shown = await up.get(f"api/v1/jobs/{job.id}")
         workers = await up.get("api/v1/workers")
         code = await up.end(signal.SIGINT)
@@ -94,7 +94,7 @@ async def test_without_its_parent_the_dashboard_ends(up: Command) -> None:
     children = children_of(up.process.pid)
 
     assert await up.end(signal.SIGKILL) == -9
-    await until(lambda: not any(map(is_alive, children)), seconds=30)
+    await until(lambda: not any(map(is_alive, children)))
 
 
 async def test_code_that_cannot_be_worked_on_ends_both(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from kue.store.values import RenewRequest
 from tests.cli.processes import start_kue
 from tests.support.command_line import CommandLine
 from tests.support.jobs import start_one
+from tests.support.patience import PATIENCE_SECONDS
 
 
 def at_work(kue: CommandLine, **info: Any) -> None:
@@ -137,7 +138,7 @@ def test_workers_are_watched_until_ctrl_c(kue: CommandLine, options: list[str]) 
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        _, complaints = process.communicate(timeout=50)
+        _, complaints = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert all("web-1" in line for line in lines)
     assert process.returncode == 0
@@ -189,7 +190,7 @@ def test_stacks_are_shown_when_the_worker_has_written_them(
     at_work(kue)
 
     async def obey(store: Store) -> None:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             # There is no event to wait for.
             while not (await store.renew(RenewRequest("web-1", orders=True))).orders:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -24,6 +24,7 @@ from kue.store.contract import Store
 from kue.store.values import MAX_LOG_TEXT, Outcome
 from tests.support.flaky import Wire
 from tests.support.jobs import OOPS, claim, claim_one, end
+from tests.support.patience import PATIENCE_SECONDS
 
 
 async def start(q: Kue, store: Store, **options: Any) -> JobHandle[Any]:
@@ -64,7 +65,7 @@ async def test_the_result_of_a_job_that_has_ended_is_there_at_once(
 ) -> None:
     handle = await run(q, kue_store, Completed({"sent": True}))
 
-    assert await handle.result(timeout=50) == {"sent": True}
+    assert await handle.result(timeout=PATIENCE_SECONDS) == {"sent": True}
 
 
 async def test_a_reader_makes_the_result_of_what_is_stored(
@@ -73,7 +74,9 @@ async def test_a_reader_makes_the_result_of_what_is_stored(
     started = await run(q, kue_store, Completed("2026-11-15T00:00:00Z"))
     handle = read_as(datetime, started)
 
-    assert await handle.result(timeout=50) == datetime(2026, 11, 15, tzinfo=UTC)
+    assert await handle.result(timeout=PATIENCE_SECONDS) == datetime(
+        2026, 11, 15, tzinfo=UTC
+    )
 
 
 async def test_a_result_that_its_reader_does_not_know_says_so(
@@ -83,14 +86,14 @@ async def test_a_result_that_its_reader_does_not_know_says_so(
     handle = read_as(int, started)
 
     with pytest.raises(msgspec.ValidationError, match="Expected `int`, got `str`"):
-        await handle.result(timeout=50)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
 
 async def test_a_result_is_waited_for_without_polling(
     q: Kue, kue_store: Store, wire: Wire
 ) -> None:
     handle = await start(q, kue_store)
-    waiting = asyncio.create_task(handle.result(timeout=50))
+    waiting = asyncio.create_task(handle.result(timeout=PATIENCE_SECONDS))
     # It looks once, after it began to listen.
     await wire.until_answered("get", 1)
     job = (await kue_store.get([handle.id]))[0]
@@ -111,7 +114,7 @@ async def test_a_job_that_ends_while_we_begin_to_listen_is_not_missed(
     [job] = await kue_store.get([handle.id])
     assert job is not None
     gate = wire.hold("get")
-    waiting = asyncio.create_task(handle.result(timeout=50))
+    waiting = asyncio.create_task(handle.result(timeout=PATIENCE_SECONDS))
     await wire.until_called("get", 2)
 
     await end(kue_store, job, Completed("in time"), now=await kue_store.now())
@@ -126,19 +129,19 @@ async def test_the_result_of_a_failed_job_is_its_error(
     handle = await run(q, kue_store, Failed(OOPS))
 
     with pytest.raises(JobFailed, match=f"job {handle.id} failed: ValueError: oops"):
-        await handle.result(timeout=50)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
 
 async def test_the_result_of_a_cancelled_job_says_why(q: Kue, kue_store: Store) -> None:
     handle = await run(q, kue_store, Cancelled("not wanted"))
 
     with pytest.raises(JobCancelled, match="was cancelled: not wanted"):
-        await handle.result(timeout=50)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
 
 async def test_waiting_ends_when_the_job_is_cancelled(q: Kue, wire: Wire) -> None:
     handle = await q.enqueue("email")
-    waiting = asyncio.create_task(handle.result(timeout=50))
+    waiting = asyncio.create_task(handle.result(timeout=PATIENCE_SECONDS))
     await wire.until_answered("get")
 
     await handle.cancel("changed my mind")
@@ -149,7 +152,7 @@ async def test_waiting_ends_when_the_job_is_cancelled(q: Kue, wire: Wire) -> Non
 
 async def test_waiting_ends_when_the_job_is_removed(q: Kue, wire: Wire) -> None:
     handle = await q.enqueue("email")
-    waiting = asyncio.create_task(handle.result(timeout=50))
+    waiting = asyncio.create_task(handle.result(timeout=PATIENCE_SECONDS))
     await wire.until_answered("get")
 
     await handle.remove()
@@ -163,7 +166,7 @@ async def test_the_result_of_a_job_removed_before_is_not_found(q: Kue) -> None:
     await handle.remove()
 
     with pytest.raises(JobNotFound):
-        await handle.result(timeout=50)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
 
 async def test_a_job_removed_on_completion_answers_none(
@@ -172,7 +175,7 @@ async def test_a_job_removed_on_completion_answers_none(
     handle = await start(q, kue_store, remove_on_complete=True)
     [job] = await kue_store.get([handle.id])
     assert job is not None
-    waiting = asyncio.create_task(handle.result(timeout=50))
+    waiting = asyncio.create_task(handle.result(timeout=PATIENCE_SECONDS))
     await wire.until_answered("get", 2)
 
     await end(kue_store, job, Completed("kept nowhere"), now=await kue_store.now())
@@ -187,7 +190,7 @@ async def test_a_retried_job_is_waited_for_until_its_new_end(
     handle = await run(q, kue_store, Failed(OOPS))
     await q.handle(await handle.refresh()).retry()
 
-    waiting = asyncio.create_task(handle.result(timeout=50))
+    waiting = asyncio.create_task(handle.result(timeout=PATIENCE_SECONDS))
     looks = wire.times("get")
     await wire.until_answered("get", looks + 1)
     job = await claim_one(kue_store, now=await kue_store.now())
@@ -201,7 +204,10 @@ async def test_a_hundred_results_can_be_awaited_at_once(
 ) -> None:
     """Each costs the store one watched job: neither a connection nor its commands."""
     handles = await q.enqueue_many("email", range(100))
-    waiting = [asyncio.create_task(handle.result(timeout=50)) for handle in handles]
+    waiting = [
+        asyncio.create_task(handle.result(timeout=PATIENCE_SECONDS))
+        for handle in handles
+    ]
     await asyncio.wait_for(wire.until_answered("get", 100), 50)
 
     now = await kue_store.now()

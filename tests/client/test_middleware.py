@@ -10,6 +10,7 @@ import pytest
 
 from kue import ActiveJob, JobFailed, Kue, Skip, State
 from kue.model.job import Error, Job
+from tests.support.patience import PATIENCE_SECONDS
 from tests.worker import child_tasks
 from tests.worker.working import worked
 
@@ -78,8 +79,8 @@ async def test_a_layer_may_change_the_result_or_keep_the_handler_from_running(
     skipped = await q.enqueue("work", {"n": 0})
     done = await q.enqueue("work", {"n": 1})
     async with q.work():
-        assert await done.result(timeout=50) == {"wrapped": 1}
-        assert await skipped.result(timeout=50) is None
+        assert await done.result(timeout=PATIENCE_SECONDS) == {"wrapped": 1}
+        assert await skipped.result(timeout=PATIENCE_SECONDS) is None
 
     assert ran == [1]
     assert (await skipped.refresh()).history[-1].reason == "nothing to do"
@@ -153,7 +154,7 @@ async def test_a_resource_is_opened_once_and_closed_with_the_worker(q: Kue) -> N
     jobs = await report.enqueue_many({} for _ in range(5))
     await other.enqueue()
     async with q.work():
-        assert [await job.result(timeout=50) for job in jobs] == [1] * 5
+        assert [await job.result(timeout=PATIENCE_SECONDS) for job in jobs] == [1] * 5
         assert closed == []
 
     assert closed == [1]
@@ -174,9 +175,9 @@ async def test_a_stale_resource_is_opened_anew_before_the_run(q: Kue) -> None:
         return database.value.number
 
     async with q.work():
-        assert await (await report.enqueue()).result(timeout=50) == 1
+        assert await (await report.enqueue()).result(timeout=PATIENCE_SECONDS) == 1
         database.value.is_open = False
-        assert await (await report.enqueue()).result(timeout=50) == 2
+        assert await (await report.enqueue()).result(timeout=PATIENCE_SECONDS) == 2
 
 
 async def test_a_resource_that_cannot_be_opened_fails_the_run_and_is_tried_again(
@@ -277,7 +278,7 @@ async def test_the_failure_hook_hears_of_jobs_that_failed_for_good(q: Kue) -> No
     bad = await send.enqueue(ok=False)
     good = await send.enqueue(ok=True)
     async with q.work():
-        await good.result(timeout=50)
+        await good.result(timeout=PATIENCE_SECONDS)
         await first.wait()
         assert (await bad.refresh()).state is State.FAILED
 

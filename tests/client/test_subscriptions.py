@@ -15,6 +15,7 @@ from kue.store.contract import Store
 from kue.store.values import Progress
 from tests.support.flaky import Wire
 from tests.support.jobs import OOPS, claim_one, end
+from tests.support.patience import PATIENCE_SECONDS
 
 
 class Ear:
@@ -34,7 +35,7 @@ class Ear:
         return [event.kind for event in self.heard]
 
     async def until(self, is_so: Callable[[list[Event]], bool]) -> None:
-        async with asyncio.timeout(50), self._changed:
+        async with asyncio.timeout(PATIENCE_SECONDS), self._changed:
             await self._changed.wait_for(lambda: is_so(self.heard))
 
     async def until_heard(self, number: int) -> None:

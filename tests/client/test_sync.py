@@ -33,6 +33,7 @@ from kue.store.values import MAX_BATCH
 from tests.support.engines import Engine, engine_at
 from tests.support.flaky import Wire
 from tests.support.jobs import OOPS, claim_one, end
+from tests.support.patience import PATIENCE_SECONDS
 
 
 def until(is_so: Callable[[], bool]) -> None:
@@ -87,7 +88,7 @@ def test_a_result_is_waited_for(plain_q: Kue) -> None:
     job = plain_q.sync.enqueue("email")
     plain_q.sync.call(run_next, Completed({"sent": True}))
 
-    assert job.result(timeout=50) == {"sent": True}
+    assert job.result(timeout=PATIENCE_SECONDS) == {"sent": True}
 
 
 def test_a_result_arrives_while_a_thread_waits_for_it(plain_q: Kue) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from kue import Kue, State
 from tests.support.engines import Engine
+from tests.support.patience import PATIENCE_SECONDS
 
 #: What every program begins with: a queue, and a way to talk.
 PRELUDE = """
@@ -137,7 +138,7 @@ class Program:
 
     def end(self) -> str:
         """Return what it still says; it must end well, and without a complaint."""
-        said, complaints = self.process.communicate(timeout=30)
+        said, complaints = self.process.communicate(timeout=PATIENCE_SECONDS)
         assert complaints == ""
         assert self.process.returncode == 0
         return said
@@ -232,7 +233,7 @@ def test_a_signal_stops_a_script_that_works(
     job = plain_q.sync.enqueue("email", "quick")
     with running(RUN, place) as program:
         assert [program.line(), program.line()] == ["running", "started"]
-        assert job.result(timeout=50) == "sent"
+        assert job.result(timeout=PATIENCE_SECONDS) == "sent"
 
         os.kill(program.process.pid, number)
 

@@ -14,6 +14,7 @@ import pytest
 
 from kue import ActiveJob, BadPayload, JobFailed, Kue, State, current_job
 from tests.support.engines import Engine
+from tests.support.patience import PATIENCE_SECONDS
 from tests.worker.working import worked
 
 
@@ -245,7 +246,9 @@ async def test_many_calls_are_enqueued_at_once(q: Kue) -> None:
     first = await double.enqueue_many({"n": n} for n in range(3))
     second = await double.enqueue_many([double.options(priority="high").draft(9)])
     async with q.work():
-        results = [await job.result(timeout=50) for job in [*first, *second]]
+        results = [
+            await job.result(timeout=PATIENCE_SECONDS) for job in [*first, *second]
+        ]
 
     assert results == [0, 2, 4, 18]
 
@@ -291,7 +294,7 @@ async def test_a_parameter_may_ask_for_the_job(q: Kue) -> None:
 
     jobs = [await first.enqueue(7), await second.enqueue(n=8), await third.enqueue(9)]
     async with q.work():
-        results = [await job.result(timeout=50) for job in jobs]
+        results = [await job.result(timeout=PATIENCE_SECONDS) for job in jobs]
 
     assert results == [[jobs[0].id, 1, 7], [jobs[1].id, 3, 8], [jobs[2].id, 1, 9]]
 
@@ -334,7 +337,7 @@ async def test_code_that_a_handler_calls_finds_the_job_in_coroutines_and_threads
 
     jobs: list[Any] = [await on_the_loop.enqueue(), await in_a_thread.enqueue()]
     async with q.work():
-        results = [await job.result(timeout=50) for job in jobs]
+        results = [await job.result(timeout=PATIENCE_SECONDS) for job in jobs]
 
     assert results == [jobs[0].id, [jobs[1].id, False]]
 
@@ -351,7 +354,7 @@ def test_delay_enqueues_from_ordinary_code(place: Engine) -> None:
 
     with q.sync, q.sync.work():
         job = double.delay(4)
-        assert job.result(timeout=50) == 8
+        assert job.result(timeout=PATIENCE_SECONDS) == 8
         assert job.refresh().state is State.COMPLETE
 
 

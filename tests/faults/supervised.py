@@ -19,7 +19,7 @@ from kue.supervisor import child_process
 from tests.support.freezing import freeze
 from tests.support.jobs import get_one, outcomes, until_ended
 from tests.support.leases import SHORT_LEASE_SECONDS
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.warm import COMMAND, Running, start
 
 SHIFT = Path(__file__).with_name("shift.py")
@@ -35,8 +35,6 @@ async def nap(job):
     print({word!r}, job.id, os.getpid(), flush=True)
 """
 LEASE_SECONDS = SHORT_LEASE_SECONDS
-#: Starting Python takes a while on a busy machine.
-PATIENCE_SECONDS = 45.0
 
 
 class Supervised:
@@ -222,7 +220,7 @@ async def get(port: int, path: str) -> tuple[int, dict[str, Any]]:
 
 async def patiently(is_so: Callable[[], bool]) -> None:
     """Wait for a fact that takes processes to come about."""
-    await until(is_so, seconds=PATIENCE_SECONDS)
+    await until(is_so)
 
 
 def children_of(pid: int) -> list[int]:

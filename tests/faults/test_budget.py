@@ -15,13 +15,11 @@ from kue.store.redis.wire import client as link
 from kue.store.redis.wire import connecting
 from tests.faults.conftest import NewServer, NewStore
 from tests.faults.scene import TYPE, VERBS, Scene, build
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.proxy import Proxy
 from tests.support.servers import HOST, RedisServer, black_hole, free_port
 
 BUDGET_SECONDS = 0.5
-#: Far beyond the budget, on however busy a machine.
-PATIENCE_SECONDS = 50.0
 #: Far beyond that: a call that waited for anything but its budget would be noticed.
 ENDLESS_SECONDS = 3600.0
 #: Verbs that sleep in Redis have no budget, but the patience of one call.

@@ -17,6 +17,7 @@ from kue.store.redis.verbs import runs
 from kue.store.values import Claim, ClaimRequest, Outcome, PageRequest, RenewRequest
 from tests.faults.conftest import NewStore
 from tests.support.jobs import add_many, count_of
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.servers import RedisServer
 
 #: In one test; more find nothing new.
@@ -111,7 +112,7 @@ async def test_a_cancelled_wait_ends_at_once(
         asleep = asyncio.create_task(store.wait(["nothing here"], 3600))
         await some_turns(random)
         asleep.cancel()
-        _, still_asleep = await asyncio.wait({asleep}, timeout=50)
+        _, still_asleep = await asyncio.wait({asleep}, timeout=PATIENCE_SECONDS)
         assert not still_asleep
 
 

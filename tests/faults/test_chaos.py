@@ -32,7 +32,7 @@ from chaos.view import View
 
 from kue import Event, Job, Kind, State
 from kue.model.job import Attempt, Error, Spec
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.warm import start
 
 SECONDS = 4.0
@@ -453,7 +453,6 @@ STRIKING = {
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_a_short_run_loses_nothing(engine: str, tmp_path: Path) -> None:
     with View() as view:
@@ -476,7 +475,7 @@ async def test_no_process_survives_a_run_that_is_broken_off(
         await until(lambda: any(tmp_path.glob("*/started-*.jsonl")))
         family = descendants_of(harness.pid)
         harness.send_signal(number)
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             complaint = (await harness.stderr.read()).decode()
             code = await harness.wait()
         await until(lambda: not any(map(is_running, family)))

@@ -26,6 +26,7 @@ from tests.support.jobs import (
     end,
     get_one,
 )
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.servers import RedisServer
 
 
@@ -60,7 +61,7 @@ async def test_an_id_without_a_record_is_parked_and_reported_and_its_neighbours_
 
 async def first(events: Events, kind: Kind) -> int:
     """Return the job of the first event of a kind."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for event in events:
             if event.kind is kind:
                 return event.job_id

@@ -152,7 +152,7 @@ async def test_a_worker_says_what_is_wrong(
     async def handler(job: ActiveJob) -> None: ...
 
     async with q, q.work():
-        await until(lambda: bool(errors(caplog)), seconds=30)
+        await until(lambda: bool(errors(caplog)))
 
     [first, *_] = errors(caplog)
     assert isinstance(first.exc_info and first.exc_info[1], StoreCorrupt)

@@ -24,8 +24,8 @@ from tests.faults.garbling_keys import PLACES, VERBS, Case, Garbling, place_of, 
 from tests.faults.scene import Scene, Verb
 from tests.support.command_line import CommandLine
 from tests.support.engines import Engine
-from tests.support.patience import until
-from tests.support.servers import PATIENCE_SECONDS, RedisServer
+from tests.support.patience import PATIENCE_SECONDS, until
+from tests.support.servers import RedisServer
 from tests.support.site import command
 
 pytestmark = pytest.mark.damages
@@ -214,11 +214,11 @@ async def test_a_worker_lives_and_other_types_go_on(
         first = await q.enqueue("innocent")
         filled.garble(place, what)
         async with q.work():
-            await until(lambda: first.id in ran, seconds=45)
+            await until(lambda: first.id in ran)
             second = await q.enqueue("innocent")
-            await until(lambda: second.id in ran, seconds=45)
+            await until(lambda: second.id in ran)
             if is_logged:
-                await until(lambda: bool(errors(caplog)), seconds=45)
+                await until(lambda: bool(errors(caplog)))
 
     logged = errors(caplog)
     assert len(logged) == len({record.getMessage() for record in logged})

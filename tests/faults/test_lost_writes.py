@@ -24,7 +24,7 @@ from kue.model.retry_policy import LOST_ENDING
 from kue.worker import lost_endings
 from tests.faults.conftest import NewServer
 from tests.support.leases import PATIENT_LEASE_SECONDS
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisServer
 
 
@@ -116,7 +116,7 @@ VERBS: dict[str, Callable[[JobHandle[Any]], Awaitable[object]]] = {
     "log": lambda job: job.log("hello"),
     "logs": lambda job: job.logs(),
     "progress": lambda job: job.progress(1, 2),
-    "result": lambda job: job.result(timeout=50),
+    "result": lambda job: job.result(timeout=PATIENCE_SECONDS),
 }
 
 
@@ -201,7 +201,7 @@ async def test_a_result_is_never_that_of_another_job(
     await q.enqueue("email", "first")
     forgetful.remember()
     lost = await q.enqueue("email", "lost")
-    waiting = asyncio.create_task(lost.result(timeout=60))
+    waiting = asyncio.create_task(lost.result(timeout=PATIENCE_SECONDS))
     # It waits once it has read the job.
     while lost.job is None:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.01)
@@ -233,7 +233,7 @@ async def test_a_job_whose_end_was_lost_runs_again(
             await until(lambda: len(runs) == 1)
             forgetful.remember()
             may_end.set()
-            assert await job.result(timeout=50) == 1
+            assert await job.result(timeout=PATIENCE_SECONDS) == 1
 
             await asyncio.to_thread(forgetful.lose_writes)
             assert (await job.refresh()).state is State.ACTIVE

@@ -22,6 +22,7 @@ from tests.faults.clusters import SHARDS, Cluster
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.load import TYPE, Load
 from tests.support.listening import read_until
+from tests.support.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +64,11 @@ async def test_a_worker_and_results_go_on_after_a_slot_moved(
             return number
 
         async with q.work():
-            assert await (await note.enqueue(0)).result(timeout=50) == 0
+            assert await (await note.enqueue(0)).result(timeout=PATIENCE_SECONDS) == 0
             for number in (1, 2, 3):
                 await asyncio.to_thread(cluster.move_slot, root_of_jobs(prefix))
                 job = await note.enqueue(number)
-                assert await job.result(timeout=50) == number
+                assert await job.result(timeout=PATIENCE_SECONDS) == number
 
     assert ran == [0, 1, 2, 3]
 

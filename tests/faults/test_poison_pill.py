@@ -27,10 +27,9 @@ async def innocent(job):
 """
 INNOCENTS = 20
 #: Four losses with pauses between them, on a busy machine.
-PATIENCE_SECONDS = 150
+PATIENCE_SECONDS = 300
 
 
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("processes", [1, 2])
 async def test_the_innocents_beside_a_poison_pill_complete(
     shift: Shift, processes: int

@@ -14,6 +14,7 @@ from kue.store.contract import Store
 from kue.store.values import Claim, ClaimRequest
 from kue.worker.active_job import ActiveJob
 from tests.support.jobs import add_one, claim, count_of
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.proxy import Fate, Proxy
 from tests.support.servers import RedisServer
 
@@ -101,7 +102,7 @@ async def test_a_worker_that_stands_by_in_trouble_runs_each_job_once(
             for _ in range(60):
                 # One at a time, so that each finds a worker that stands by.
                 handle = await producer.enqueue("email")
-                await handle.result(timeout=50)
+                await handle.result(timeout=PATIENCE_SECONDS)
                 handles.append(handle)
                 await asyncio.sleep(0)
             proxy.heal()

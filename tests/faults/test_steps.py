@@ -30,9 +30,9 @@ from tests.faults.program_steps import (
 )
 from tests.support.jobs import get_one, outcomes, until_ended
 from tests.support.leases import PATIENT_LEASE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.servers import RedisServer
 
-PATIENCE_SECONDS = 60.0
 KILLED = -signal.SIGKILL
 
 #: What happens to a worker that is killed at a step.

@@ -18,15 +18,10 @@ from kue.store.contract import Store
 from tests.faults.processes import Process
 from tests.faults.program_stopping import DEAF, FOR_EVER, POOL, SLOTS
 from tests.support.jobs import get_many, get_one, outcomes
-from tests.support.patience import until
-
-#: Each starts several processes, one after the other.
-pytestmark = pytest.mark.timeout(120)
+from tests.support.patience import PATIENCE_SECONDS, until
 
 #: Longer than any wait here: a call that ends has not waited for it to pass.
 GRACE_SECONDS = 600.0
-#: Python takes its time to begin and to end on a busy machine.
-PATIENCE_SECONDS = 50.0
 #: Jobs of each kind, and how long each of them takes.
 LOAD = {"coroutine": (400, 0.1), "thread": (100, 0.1), "child": (20, 0.1)}
 
@@ -63,7 +58,7 @@ class Scene:
 
     async def begun(self, *ids: int) -> None:
         """Return once these jobs have begun."""
-        await until(lambda: self.said("began").keys() >= set(ids), seconds=30)
+        await until(lambda: self.said("began").keys() >= set(ids))
 
     async def jobs(self, ids: list[int]) -> list[Job]:
         return await get_many(self.store, ids)
@@ -118,7 +113,7 @@ def assert_all_over_or_untouched(jobs: list[Job], scene: Scene) -> None:
 
 async def run_to_the_end(scene: Scene, ids: list[int]) -> None:
     async with scene.worker() as worker:
-        await until(lambda: scene.said("ended").keys() >= set(ids), seconds=40)
+        await until(lambda: scene.said("ended").keys() >= set(ids))
         assert await stopped(worker, signal.SIGTERM) == 0
     assert scene.said("began") == scene.said("ended") == Counter(ids)
     for job in await scene.jobs(ids):
@@ -201,7 +196,7 @@ async def test_what_a_child_forked_still_receives_signals(scene: Scene) -> None:
     """A pool of processes is ended by such signals."""
     [job_id] = await scene.add("child", how=POOL)
     async with scene.worker() as worker:
-        await until(lambda: job_id in scene.said("ended"), seconds=30)
+        await until(lambda: job_id in scene.said("ended"))
         assert await stopped(worker, signal.SIGTERM) == 0
 
     assert (await get_one(scene.store, job_id)).state is State.COMPLETE

@@ -13,7 +13,7 @@ from kue.model.errors import StoreRefused
 from kue.worker import maintenance
 from tests.faults.conftest import NewServer, NewStore
 from tests.support.jobs import add_one
-from tests.support.patience import eventually
+from tests.support.patience import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def test_a_redis_that_was_emptied_is_reported(
 
         await troubles(q, "was emptied or replaced")
         job = await q.enqueue("note", {"number": 2})
-        assert await job.result(timeout=50) == 2
+        assert await job.result(timeout=PATIENCE_SECONDS) == 2
 
     errors = [it for it in caplog.records if it.levelno == logging.ERROR]
     assert any("restore a backup" in it.getMessage() for it in errors)

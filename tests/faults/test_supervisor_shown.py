@@ -12,7 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.faults.conftest import NewServer
-from tests.faults.supervised import PATIENCE_SECONDS, Shift, get, patiently
+from tests.faults.supervised import Shift, get, patiently
+from tests.support.patience import PATIENCE_SECONDS
 
 
 async def test_the_banner_shows_what_is_worked_on_and_how_to_stop(

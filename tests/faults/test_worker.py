@@ -19,6 +19,7 @@ from kue.store.contract import Store
 from kue.worker.active_job import ActiveJob
 from tests.faults.conftest import NewServer, NewStore, assert_sound
 from tests.support.jobs import add_many, count_of, get_many, outcomes
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.proxy import Fate, Proxy
 from tests.support.servers import RedisServer
 
@@ -162,7 +163,7 @@ async def test_a_worker_that_is_stopped_while_its_redis_is_away_stops(
     """What it could not write down in the time of a lease, the store takes back."""
     crew = Crew(proxy.url, prefix, lease="2s")
     ids = await fill(direct, 3)
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async with crew.queue.work(grace=1):
             await crew.has_run(ids)
             proxy.refuse()

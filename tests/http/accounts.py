@@ -13,6 +13,7 @@ from kue import Kue
 from kue.http import AccountGuard, create_app
 from kue.http.auth import PasswordHasher, Role, Scope
 from tests.http.conftest import serving
+from tests.support.patience import PATIENCE_SECONDS
 
 PASSWORD = "correct horse"
 CHEAP = PasswordHasher(n=16, p=1)
@@ -28,7 +29,10 @@ class Site:
 
     def client(self, **options: Any) -> httpx.AsyncClient:
         return httpx.AsyncClient(
-            base_url=f"{self.address}/api/v1", timeout=20, verify=False, **options
+            base_url=f"{self.address}/api/v1",
+            timeout=PATIENCE_SECONDS,
+            verify=False,
+            **options,
         )
 
     async def add(self, name: str, role: Role = Role.ADMIN) -> None:

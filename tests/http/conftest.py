@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone, Role
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisServer
 
 HOST = "127.0.0.1"
@@ -85,7 +85,7 @@ async def _client_of(app: ASGIApp) -> AsyncIterator[httpx.AsyncClient]:
         serving(app) as address,
         # Reading certificates would take longer than most tests.
         httpx.AsyncClient(
-            base_url=f"{address}/api/v1", timeout=20, verify=False
+            base_url=f"{address}/api/v1", timeout=PATIENCE_SECONDS, verify=False
         ) as client,
     ):
         yield client

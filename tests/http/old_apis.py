@@ -17,6 +17,7 @@ from kue.http.compat import automattic_kue, vertx_kue
 from kue.model.job import Ending, Job
 from tests.http.conftest import serving
 from tests.support.jobs import claim_one, end
+from tests.support.patience import PATIENCE_SECONDS
 
 #: A job, as either API takes it.
 EMAIL = {"type": "email", "data": {"to": "ann"}}
@@ -59,7 +60,9 @@ class OldApi:
         async with (
             serving(app) as address,
             httpx.AsyncClient(
-                base_url=f"{address}/{self.name}", timeout=45, verify=False
+                base_url=f"{address}/{self.name}",
+                timeout=PATIENCE_SECONDS,
+                verify=False,
             ) as client,
         ):
             yield client

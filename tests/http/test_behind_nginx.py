@@ -16,7 +16,8 @@ from kue.http.auth import PasswordHasher, Role, UserAccounts
 from kue.http.auth.startup_token import LocalhostGuard, StartupToken
 from tests.http.conftest import serving
 from tests.support.nginx import nginx
-from tests.support.site import PATIENCE_SECONDS, command
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.site import command
 
 SECRET = "correct-horse-battery-staple"
 PASSWORD = "correct horse"

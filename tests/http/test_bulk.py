@@ -28,6 +28,7 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
+from tests.support.patience import PATIENCE_SECONDS
 
 #: What moves after an action began is left alone: these jobs moved before.
 PAST = 1_700_000_000_000
@@ -53,7 +54,7 @@ async def status_of(client: httpx.AsyncClient, bulk_id: str) -> dict[str, Any]:
 
 async def ended(client: httpx.AsyncClient, bulk_id: str) -> dict[str, Any]:
     """Return the status of an action once it is over."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             status = await status_of(client, bulk_id)
             if status["state"] != "running":

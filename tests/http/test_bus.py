@@ -22,7 +22,7 @@ from kue.http.streaming import bus_node, bus_samples
 from kue.http.streaming.bus_samples import hidden_text
 from tests.http.accounts import site_of
 from tests.http.conftest import Http
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisServer
 
 on_redis = pytest.mark.parametrize("url", ["redis"], indirect=True)
@@ -63,7 +63,7 @@ async def read_when(
     client: httpx.AsyncClient, path: str, is_so: Any, **params: Any
 ) -> Any:
     """Ask until the answer is what is waited for: nodes tell with their beats."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             answer = await client.get(path, params=params)
             assert answer.status_code == 200, answer.text
@@ -162,7 +162,7 @@ async def test_messages_are_shown_cut_and_without_secrets(
     seen: list[Any] = []
     last = 0
     body = {"to": "ann", "password": "abc", "text": "x" * 2_000}
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not seen:
             bus.publish("news", body, headers={"Action": "save"})
             answer = (await client.get(f"/bus/samples?after={last}")).json()
@@ -200,7 +200,7 @@ async def test_every_kind_of_body_is_shown_as_it_may_be(
     told = {"at": 1, "address": "a", "kind": "reply", "codec": codec, "body": body}
     seen: list[Any] = []
     with redis_server.client() as redis:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not seen:
                 channel = "{kue:bus}:samples"
                 redis.execute_command("SPUBLISH", channel, json.dumps([told]))
@@ -275,7 +275,7 @@ async def test_a_message_is_sent_or_published(
         for kind in ("send", "publish")
     ]
 
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         heard = [await anext(consumer) for _ in range(2)]
     assert [message.is_send for message in heard] == [True, False]
     assert heard[0].headers["a"] == "b"
@@ -356,7 +356,7 @@ async def test_the_server_leaves_the_bus_when_it_idles_and_comes_back(
 
     await ask(client, "greeter")
     await until(lambda: not app.state.node.is_joined)
-    await until(lambda: len(bus.nodes) == 1, seconds=20)
+    await until(lambda: len(bus.nodes) == 1)
 
     assert (await ask(client, "greeter"))["reply"] is not None
 

@@ -32,7 +32,7 @@ from kue.model.job import Completed, Ending, Failed
 from tests.http.conftest import HOST, serving
 from tests.http.test_live import Watches
 from tests.support.jobs import OOPS, claim_one, end
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisServer
 
 PATH = "/api/v1/events"
@@ -112,7 +112,7 @@ class Ear:
     async def next(self) -> Heard:
         """Return the next message; comments are counted."""
         fields: dict[str, str] = {}
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 line = await self._line()
                 if not line and "data" in fields:
@@ -134,7 +134,7 @@ class Ear:
 
     async def end(self) -> None:
         """Read to the end, which must come."""
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await self._reader.read()
 
     async def close(self) -> None:
@@ -603,11 +603,11 @@ class Line:
 
     async def __aexit__(self, *error: object) -> None:
         self._to.put_nowait({"type": "websocket.disconnect", "code": 1001})
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await self._task
 
     async def next(self) -> Any:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await self._from.get()
 
     async def told(self) -> Any:

@@ -19,6 +19,7 @@ from kue.http.framework.problem import Refused
 from kue.http.framework.read_limit import ReadLimit
 from kue.model.draft import draft
 from tests.support.jobs import add
+from tests.support.patience import PATIENCE_SECONDS
 
 SERVER = Path(__file__).parent / "large_lists_server.py"
 COUNT, BYTES = 300, 250_000
@@ -42,7 +43,7 @@ def server(url: str, send_seconds: float) -> Iterator[subprocess.Popen[bytes]]:
     )
     try:
         yield process
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
 

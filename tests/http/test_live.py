@@ -25,7 +25,7 @@ from kue.http.streaming.client_buffer import (
 )
 from kue.model.events import Event, Kind
 from kue.store.contract import Events, Store
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisServer
 
 ALL = EventFilter()
@@ -70,7 +70,7 @@ async def living(q: Kue, bounds: BufferLimits = BRISK) -> AsyncIterator[EventBro
 async def told(reader: ClientBuffer, number: int) -> list[dict[str, Any]]:
     """Return the next *number* things that the reader is told."""
     heard: list[dict[str, Any]] = []
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(heard) < number:
             heard += [json.loads(message.text) for message in await reader.take()]
     assert len(heard) == number

@@ -20,6 +20,7 @@ from kue.http.auth.startup_token import VARIABLE
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from tests.project.test_docs import DOCS, examples
+from tests.support.patience import PATIENCE_SECONDS
 
 HOSTS = {
     example.title: example.source
@@ -29,7 +30,6 @@ HOSTS = {
 FRAMEWORKS = ["with_fastapi", "with_starlette", "with_litestar", "with_django"]
 #: Where each mounts it, and a page of its own.
 MOUNT, OWN = "/jobs", "/hello"
-PATIENCE_SECONDS = 45.0
 SECRET = "correct-horse-battery-staple"
 BEARER = {"Authorization": f"Bearer {SECRET}"}
 #: A server that waited for its streams would take for ever.

@@ -29,6 +29,7 @@ from kue.http.security.loopback import is_loopback
 from kue.model.errors import ConfigError
 from tests.http.accounts import CHEAP
 from tests.http.conftest import serving
+from tests.support.patience import PATIENCE_SECONDS
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 
@@ -49,7 +50,9 @@ async def site_of(q: Kue, guard: Any = None) -> AsyncIterator[httpx.AsyncClient]
     app = create_app(q, guard=guard or LocalhostGuard(StartupToken(SECRET)))
     async with (
         serving(app) as address,
-        httpx.AsyncClient(base_url=address, timeout=20, verify=False) as client,
+        httpx.AsyncClient(
+            base_url=address, timeout=PATIENCE_SECONDS, verify=False
+        ) as client,
     ):
         yield client
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -20,11 +21,13 @@ from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone
 from kue.http.security.csrf import MAX_HEADERS
+from kue.http.server import serve
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import ServeOptions, check, listen, serving
 from kue.http.server.slow_clients import SlowBodyLimit, SlowClientProtocol
 from kue.model.errors import ConfigError
 from tests.faults.certificates import Authority
+from tests.support.patience import PATIENCE_SECONDS
 
 HOST = "127.0.0.1"
 HEALTH = "/api/v1/health"
@@ -48,7 +51,7 @@ async def served(q: Kue, **options: Any) -> AsyncIterator[tuple[str, int]]:
 
 
 async def get(place: tuple[str, int], path: str = HEALTH) -> httpx.Response:
-    async with httpx.AsyncClient(timeout=45, verify=False) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS, verify=False) as client:
         return await client.get(f"http://{place[0]}:{place[1]}{path}")
 
 
@@ -57,7 +60,7 @@ async def said(place: tuple[str, int], text: bytes) -> bytes:
     reader, writer = await asyncio.open_connection(*place)
     try:
         writer.write(text)
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await reader.read()
     finally:
         writer.close()
@@ -79,8 +82,8 @@ def test_no_answer_waits_for_the_client_to_confirm_what_came_before() -> None:
 
 
 async def test_open_streams_end_when_the_server_stops(q: Kue) -> None:
-    async with httpx.AsyncClient(timeout=45, verify=False) as client:
-        async with asyncio.timeout(50), served(q) as place:
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS, verify=False) as client:
+        async with asyncio.timeout(PATIENCE_SECONDS), served(q) as place:
             stream = client.stream("GET", f"http://{HOST}:{place[1]}/api/v1/events")
             answer = await stream.__aenter__()
             lines = answer.aiter_lines()
@@ -92,7 +95,7 @@ async def test_open_streams_end_when_the_server_stops(q: Kue) -> None:
 
 
 async def test_open_websockets_end_when_the_server_stops(q: Kue) -> None:
-    async with asyncio.timeout(50), served(q) as place:
+    async with asyncio.timeout(PATIENCE_SECONDS), served(q) as place:
         link = f"ws://{HOST}:{place[1]}/api/v1/events/ws"
         listening = await websockets.connect(link)
         assert await listening.recv()
@@ -120,6 +123,28 @@ async def test_an_answer_under_way_is_finished(q: Kue) -> None:
         asyncio.get_running_loop().call_later(0.2, go_on.set)
 
     assert (await asking).text == "done"
+
+
+async def test_no_connection_outlives_the_server(
+    q: Kue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve, "GRACE_SECONDS", 0.05)
+    app = create_app(q, guard=Anyone())
+    much = "x" * 50_000_000
+    app.router.routes.insert(0, Route("/much", lambda _: PlainTextResponse(much)))
+    listener = listen(ListenAddress.of(HOST, 0))
+    place = (HOST, listener.getsockname()[1])
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        async with serving(app, listener, ServeOptions()):
+            reader, writer = await asyncio.open_connection(*place)
+            writer.write(b"GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            read = await reader.read(1000)
+
+        with contextlib.suppress(ConnectionResetError):
+            while some := await reader.read(1_000_000):
+                read += some
+    writer.close()
+    assert len(read) < len(much)
 
 
 async def test_a_prefix_may_be_in_the_path_or_not(q: Kue) -> None:
@@ -153,7 +178,7 @@ async def test_nor_is_a_second_request_waited_for_without_end(
     q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SlowClientProtocol, "header_seconds", 0.2)
-    async with served(q) as place, asyncio.timeout(50):
+    async with served(q) as place, asyncio.timeout(PATIENCE_SECONDS):
         reader, writer = await asyncio.open_connection(*place)
         writer.write(f"GET {HEALTH} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
         assert b"200" in await reader.readline()
@@ -170,7 +195,7 @@ async def test_a_stream_outlives_the_time_for_headers(
     async with (
         served(q) as place,
         websockets.connect(f"ws://{HOST}:{place[1]}/api/v1/events/ws") as socket,
-        httpx.AsyncClient(timeout=45, verify=False) as client,
+        httpx.AsyncClient(timeout=PATIENCE_SECONDS, verify=False) as client,
         client.stream("GET", f"http://{HOST}:{place[1]}/api/v1/events") as answer,
     ):
         lines = answer.aiter_lines()

@@ -21,6 +21,7 @@ from kue.http.streaming.broadcast import EventBroadcast
 from kue.http.streaming.client_buffer import BufferLimits
 from tests.http.conftest import HOST, serving
 from tests.support.jobs import claim_one
+from tests.support.patience import PATIENCE_SECONDS
 
 
 class Server:
@@ -53,7 +54,7 @@ class Server:
 
 async def told(line: ClientConnection) -> dict[str, Any]:
     """Return what is said next."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         said: dict[str, Any] = json.loads(await line.recv())
     return said
 

@@ -16,6 +16,7 @@ from kue.model.job import State
 from kue.store.values import RenewRequest
 from tests.http.conftest import Http
 from tests.support.jobs import HOUR, add_many, claim, start_one
+from tests.support.patience import PATIENCE_SECONDS
 
 INFO: dict[str, Any] = {
     "host": "web",
@@ -49,7 +50,7 @@ async def at_work(q: Kue, name: str = "w1", **info: Any) -> int:
 
 async def first_beat(q: Kue) -> None:
     """Wait until a worker has told of itself."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         # There is no event to wait for.
         while not any(one.info for one in await q.workers()):  # noqa: ASYNC110
             await asyncio.sleep(0.005)

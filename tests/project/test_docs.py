@@ -25,6 +25,7 @@ from kue.model import errors
 from kue.model.events import Kind
 from kue.model.settings import Settings
 from kue.store.sqlite import schema
+from tests.support.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -87,7 +88,7 @@ def start(folder: Path, *command: str) -> subprocess.Popen[str]:
 def run(folder: Path, *command: str) -> str:
     """Run a program that must not complain, and return what it wrote."""
     with start(folder, *command) as program:
-        output, complaints = program.communicate(timeout=50)
+        output, complaints = program.communicate(timeout=PATIENCE_SECONDS)
     assert (program.returncode, complaints) == (0, "")
     return output
 
@@ -117,7 +118,7 @@ def test_the_worker_of_the_tutorial_greets_until_it_is_stopped(tmp_path: Path) -
         assert worker.stdout is not None
         greeted = {worker.stdout.readline().strip() for _ in range(3)}
         worker.terminate()
-        worker.communicate(timeout=30)
+        worker.communicate(timeout=PATIENCE_SECONDS)
 
     assert greeted == {"hello, ann", "hello, bob", "hello, cleo"}
     assert worker.returncode == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.test_docs import KUE, ROOT, examples, run, shown, start, write
+from tests.support.patience import PATIENCE_SECONDS
 
 README = ROOT / "README.md"
 EXAMPLES = examples(README)
@@ -43,7 +44,7 @@ def test_a_worker_runs_what_a_terminal_adds(folder: Path) -> None:
     with start(folder, KUE, *working) as worker:
         result = run(folder, KUE, "job", "wait", "1", "--timeout", "30s")
         worker.terminate()
-        output, _ = worker.communicate(timeout=30)
+        output, _ = worker.communicate(timeout=PATIENCE_SECONDS)
 
     assert result == '"sent to bob@example.com"\n'
     assert (worker.returncode, output) == (0, "sending hi\n")

@@ -19,7 +19,7 @@ from kue.model.errors import BadPayload
 from kue.runtime import AsyncMap, Counter, LockTimedOut, Runtime, SharedData
 from kue.runtime.shared.redis import RedisShared
 from tests.runtime.waiting import Signal
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisCluster, RedisServer
 
 
@@ -238,7 +238,7 @@ async def test_of_many_who_put_if_absent_one_succeeds(
 
 
 async def gone(table: AsyncMap, key: str) -> None:
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         # Nobody is told of it.
         while await table.get(key) is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.002)

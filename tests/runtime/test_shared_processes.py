@@ -51,13 +51,13 @@ class Room(AsyncExitStack):
     async def in_line(self, count: int) -> None:
         """Wait until so many are in the line of the door, the holder too."""
         line = f"{{{self.prefix}:locks}}:line:door"
-        await until(lambda: self.client.zcard(line) == count, seconds=30)
+        await until(lambda: self.client.zcard(line) == count)
 
     async def renewed(self) -> None:
         """Wait until every process has renewed its lease."""
         steps = self._steps()
         assert steps
-        await until(lambda: not steps & self._steps(), seconds=30)
+        await until(lambda: not steps & self._steps())
 
     def order(self) -> list[str]:
         """Return who held the door, in this order."""

@@ -16,7 +16,7 @@ from kue.runtime import LockTimedOut, Runtime, RuntimeClosed
 from kue.runtime.shared.redis import RedisShared
 from kue.runtime.shared.redis.lock_tickets import LockAction, LockReply
 from kue.store.redis import scripts
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.proxy import Fate, Proxy
 from tests.support.servers import RedisServer, free_port
 
@@ -270,7 +270,7 @@ async def test_entries_that_have_ended_make_room_when_others_are_put(
     [key] = keys(client, prefix, "map")
 
     # Each change removes up to 20.
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while client.hlen(key) > 1:
             await table.put("lasting", 2)
 
@@ -444,7 +444,7 @@ async def test_a_redis_that_lost_everything_is_told_who_holds_a_lock(
     lock = await one.lock("door", timeout=0)
     await asyncio.to_thread(own_redis.restart)
     with own_redis.client() as client:
-        await until(lambda: client.zcard(line("kue")) == 1, seconds=30)
+        await until(lambda: client.zcard(line("kue")) == 1)
 
     await until(lambda: lock.is_held)
     with pytest.raises(LockTimedOut):
@@ -464,7 +464,7 @@ async def test_those_who_waited_in_a_redis_that_lost_everything_wait_again(
     with own_redis.client() as client:
         await until(lambda: client.zcard(line("kue")) == 2)
         await asyncio.to_thread(own_redis.restart)
-        await until(lambda: client.zcard(line("kue")) == 2, seconds=30)
+        await until(lambda: client.zcard(line("kue")) == 2)
 
     assert not waiting.done()
     await lock.release()
@@ -487,7 +487,7 @@ async def test_a_lock_that_another_got_from_a_redis_that_lost_everything_is_lost
         at_once.zadd(f"{root}:processes", {"abc": 2**50})
         at_once.execute()
 
-    await until(lambda: "lock 'door' is lost" in caplog.text, seconds=30)
+    await until(lambda: "lock 'door' is lost" in caplog.text)
     assert not lock.is_held
     await lock.release()
     assert client.zrange(line(prefix), 0, -1) == [b"abc.1"]
@@ -532,12 +532,12 @@ async def test_a_lock_is_in_doubt_while_redis_is_away_and_ours_when_it_is_back(
         lock = await shared.lock("door", timeout=0)
         proxy.refuse()
         proxy.cut()
-        await until(lambda: not lock.is_held, seconds=30)
-        await until(lambda: "cannot be renewed" in caplog.text, seconds=30)
+        await until(lambda: not lock.is_held)
+        await until(lambda: "cannot be renewed" in caplog.text)
 
         await proxy.accept()
-        await until(lambda: lock.is_held, seconds=30)
-        await until(lambda: "is renewed again" in caplog.text, seconds=30)
+        await until(lambda: lock.is_held)
+        await until(lambda: "is renewed again" in caplog.text)
     assert "is lost" not in caplog.text
 
 
@@ -554,7 +554,7 @@ async def test_a_lock_that_cannot_be_released_is_released_later(
         assert "lock 'door' is released later" in caplog.text
         assert client.zcard(line(prefix)) == 1
         await proxy.accept()
-        await until(lambda: client.zcard(line(prefix)) == 0, seconds=30)
+        await until(lambda: client.zcard(line(prefix)) == 0)
 
 
 async def test_a_redis_that_is_full_takes_no_entries_and_still_has_locks(

@@ -12,6 +12,7 @@ import pytest
 
 from kue.runtime import Runtime, RuntimeClosed, Verticle, current_context
 from tests.runtime.waiting import Lingering, Signal, thread
+from tests.support.patience import PATIENCE_SECONDS
 
 
 class Peak:
@@ -109,7 +110,7 @@ async def test_handlers_of_a_worker_never_run_two_at_once_and_keep_their_order(
 async def test_instances_of_a_worker_run_side_by_side(runtime: Runtime) -> None:
     await runtime.deploy(Verticle, worker=True, instances=3)
     [deployment] = runtime.deployments
-    meeting = threading.Barrier(3, timeout=50)
+    meeting = threading.Barrier(3, timeout=PATIENCE_SECONDS)
 
     async def meet() -> int:
         return meeting.wait()
@@ -325,7 +326,7 @@ async def test_a_context_has_its_blocking_code_executed_in_order(
 async def test_blocking_code_that_is_unordered_or_of_others_runs_side_by_side(
     runtime: Runtime,
 ) -> None:
-    context, meeting = runtime.context(), threading.Barrier(3, timeout=50)
+    context, meeting = runtime.context(), threading.Barrier(3, timeout=PATIENCE_SECONDS)
 
     calls = [context.execute_blocking(meeting.wait, ordered=False) for _ in range(3)]
     assert sorted(await asyncio.gather(*calls)) == [0, 1, 2]

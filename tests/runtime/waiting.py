@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from kue.runtime import Runtime, Verticle
+from tests.support.patience import PATIENCE_SECONDS
 
 
 class Signal:
@@ -25,7 +26,7 @@ class Signal:
         return self._told.done()
 
     async def told(self) -> Any:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return await asyncio.shield(asyncio.wrap_future(self._told))
 
     def wait(self) -> Any:

@@ -28,6 +28,7 @@ from tests.support.jobs import (
     job_in,
     start_one,
 )
+from tests.support.patience import PATIENCE_SECONDS
 
 TYPES = ["email", "sms", "video", "report"]
 FINISHED = [State.COMPLETE, State.FAILED, State.CANCELLED]
@@ -284,7 +285,7 @@ async def test_a_cursor_from_far_beyond_is_no_way_to_keep_the_store_busy(
     ids = await add_many(store, 3)
     beyond = f"{-(10**16 - 1)}:{10**16 - 1}"
 
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         page = await store.page(
             PageRequest(limit=5, cursor=beyond, descending=descending)
         )

@@ -16,8 +16,9 @@ from kue.store.values import (
     PauseRequest,
     RemoveRequest,
 )
-from tests.store.test_wait import PATIENCE_SECONDS, SLEEP_SECONDS, add_now
+from tests.store.test_wait import SLEEP_SECONDS, add_now
 from tests.support.jobs import get_one, state_of
+from tests.support.patience import PATIENCE_SECONDS
 
 TYPES = ("email", "sms", "video")
 CLAIM = Claim("watch", 1)

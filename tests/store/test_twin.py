@@ -15,6 +15,7 @@ from kue.model.job import Completed, State
 from kue.store.contract import Store
 from kue.store.values import Outcome, RenewRequest, Result
 from tests.support.jobs import SECOND, T0, add_one, claim_one, get_one, start_one
+from tests.support.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
@@ -96,7 +97,7 @@ async def test_one_wakes_the_other(store: Store) -> None:
     def sleep() -> None:
         async def nap() -> frozenset[str]:
             try:
-                async with asyncio.timeout(50):
+                async with asyncio.timeout(PATIENCE_SECONDS):
                     return await twin.wait(["email"], 30)
             finally:
                 await twin.close()

@@ -2,8 +2,8 @@
 `Store.wait`: no wake-up is lost.
 
 Waiting is done in real time, by the engine's own clock.  Each test behaves as a worker
-does (ask, and wait when there is nothing) and would sleep for half a minute if it were
-not woken; `PATIENCE` is far below that, and far above what waking takes.
+does (ask, and wait when there is nothing) and would sleep for longer than a test waits
+if it were not woken.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from kue.store.values import (
     RemoveRequest,
 )
 from tests.support.jobs import state_of
+from tests.support.patience import PATIENCE_SECONDS
 
-SLEEP_SECONDS = 30.0
-PATIENCE_SECONDS = 50.0
+SLEEP_SECONDS = 10 * PATIENCE_SECONDS
 
 
 class Waiter:

@@ -23,6 +23,7 @@ from tests.support.jobs import (
     state_of,
 )
 from tests.support.listening import kinds, read_until, story_of
+from tests.support.patience import PATIENCE_SECONDS
 
 TYPES = ["email", "sms", "video", "report"]
 
@@ -188,7 +189,7 @@ async def test_a_listener_that_keeps_up_is_never_told_that_it_lagged(
 
 async def test_a_slow_listener_slows_nobody_down(store: Store) -> None:
     async with store.watch(buffer=1), store.watch([1], buffer=1):
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             ids = await add_many(store, 500)
             await store.cancel(ids, now=T0)
 

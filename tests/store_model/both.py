@@ -41,6 +41,7 @@ from kue.store.values import (
 from tests.store_model.ear import Ear
 from tests.store_model.model import Model
 from tests.store_model.sameness import among, same, same_jobs
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.upkeep import PASSES, together
 
 T = TypeVar("T")
@@ -49,8 +50,6 @@ T = TypeVar("T")
 #: they have been gone for years.
 START = 1_700_000_000_000
 LEASE = 4_000
-#: Longer than any answer takes on a busy machine.
-PATIENCE_SECONDS = 50.0
 
 
 class Both:

@@ -9,9 +9,7 @@ from contextlib import AsyncExitStack
 
 from kue.model.events import Event
 from kue.store.contract import Events, Store
-
-#: Longer than an event takes on a busy machine.
-PATIENCE_SECONDS = 50.0
+from tests.support.patience import PATIENCE_SECONDS
 
 
 class Ear:

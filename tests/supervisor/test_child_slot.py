@@ -14,6 +14,7 @@ from kue.supervisor.child_slot import (
     RestartBackoff,
 )
 from kue.supervisor.protocol import StartFailed
+from tests.support.patience import PATIENCE_SECONDS
 
 
 def test_pauses_double_up_to_the_longest() -> None:
@@ -62,7 +63,7 @@ async def test_a_system_without_processes_is_asked_again(
     system = Poor(refusals=2)
     keeping = asyncio.create_task(ChildSlot(1, system).run())
 
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await system.found.wait()
     keeping.cancel()
 

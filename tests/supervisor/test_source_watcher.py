@@ -10,6 +10,7 @@ import pytest
 
 from kue.supervisor import source_watcher
 from kue.supervisor.source_watcher import Reloader
+from tests.support.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ async def test_a_change_of_a_python_file_is_noticed(
     await watcher.begin()
     change(folder)
 
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         changed = await watcher.changes()
 
     assert changed == [str(folder / name)]
@@ -64,7 +65,7 @@ async def test_what_nobody_edits_is_not_looked_at(folder: Path, name: str) -> No
     # Were it looked at, it would be among the changes.
     write(folder / "app.py", "22")
 
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await watcher.changes() == [str(folder / "app.py")]
 
 
@@ -79,5 +80,5 @@ async def test_a_folder_that_is_added_is_not_a_change(
     await watcher.add(str(elsewhere))
     write(elsewhere / "package.py", "22")
 
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await watcher.changes() == [str(elsewhere / "package.py")]

@@ -9,8 +9,7 @@ from kue.model.events import Event, Kind
 from kue.store.contract import Store
 from kue.store.values import RemoveRequest
 from tests.support.jobs import T0
-
-PATIENCE_SECONDS = 50.0
+from tests.support.patience import PATIENCE_SECONDS
 
 
 async def read_until(

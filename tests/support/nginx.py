@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.servers import free_port
 
 #: Debian has it in a folder that only root has in PATH.
@@ -60,7 +61,7 @@ async def nginx(target: str, directives: str, folder: Path) -> AsyncIterator[str
 
 async def _answers(process: asyncio.subprocess.Process, port: int) -> None:
     """Return when it takes connections."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             assert process.returncode is None, "nginx ended"
             try:

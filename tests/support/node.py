@@ -9,7 +9,7 @@ from typing import Any
 
 from kue.bus import EventBus, Message
 from kue.bus.redis import RedisCluster
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 
 
 class Other:
@@ -28,7 +28,7 @@ class Other:
         self._end: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, name="another node")
         self._thread.start()
-        assert self._is_up.wait(45)
+        assert self._is_up.wait(PATIENCE_SECONDS)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
@@ -59,10 +59,10 @@ class Other:
         return asyncio.run_coroutine_threadsafe(done(), self.loop).result(50)
 
     def hears(self, count: int) -> list[Any]:
-        self.run(lambda: until(lambda: len(self.heard) >= count, seconds=45))
+        self.run(lambda: until(lambda: len(self.heard) >= count))
         return [message.body for message in self.heard]
 
     def close(self) -> None:
         assert self._end is not None
         self.loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(45)
+        self._thread.join(PATIENCE_SECONDS)

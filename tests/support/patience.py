@@ -8,15 +8,23 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: How long a test waits for what must happen.  Only a failure takes that long, and a
+#: machine that is short of memory or of cores can stand still for a minute.
+PATIENCE_SECONDS = 120.0
 
-async def until(is_so: Callable[[], bool], *, seconds: float = 50) -> None:
+
+async def until(
+    is_so: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS
+) -> None:
     """Look again and again until *is_so*; where there is an event, wait for that."""
     async with asyncio.timeout(seconds):
         while not is_so():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.005)
 
 
-async def eventually(ask: Callable[[], Awaitable[T]], *, seconds: float = 50) -> T:
+async def eventually(
+    ask: Callable[[], Awaitable[T]], *, seconds: float = PATIENCE_SECONDS
+) -> T:
     """Ask again and again, and return the first answer that is true."""
     async with asyncio.timeout(seconds):
         while True:

@@ -22,10 +22,9 @@ from typing import Any
 import redis
 
 from kue.store.redis.wire.connecting import DRIVER
+from tests.support.patience import PATIENCE_SECONDS
 
 HOST = "127.0.0.1"
-#: Longer than any start seen on a busy machine.
-PATIENCE_SECONDS = 50.0
 #: A free port may be taken by someone else before the server binds it.
 TRIES = 5
 SLOTS = 16_384

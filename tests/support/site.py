@@ -13,8 +13,9 @@ from pathlib import Path
 
 import httpx
 
+from tests.support.patience import PATIENCE_SECONDS
+
 KUE = str(Path(sys.executable).with_name("kue"))
-PATIENCE_SECONDS = 45.0
 
 #: An app whose jobs last until there is a certain file.
 APP = """

@@ -11,8 +11,6 @@ HERE = Path(__file__).parent
 HOME = HERE.parents[1]
 
 
-# The first check of the whole package takes a while on a slow machine.
-@pytest.mark.timeout(300)
 def test_users_see_the_types_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(HOME)
     cases = [str(path) for path in HERE.glob("*.py") if path.stem != "test_typing"]

@@ -14,7 +14,7 @@ from kue import ActiveJob, JobFailed, Kue
 from kue.model.job import Completed
 from kue.vertx import CallbackKue, JobService
 from kue.vertx.service_binding import actions
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.vertx.hearing import add, finish
 
 
@@ -36,7 +36,7 @@ async def called(verb: Callable[..., None], *args: Any) -> Any:
             answer.set_exception(error)
 
     verb(*args, handler)
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         return await answer
 
 

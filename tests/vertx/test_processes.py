@@ -17,7 +17,7 @@ from kue.vertx.job_json import show
 from tests.bus.hearing import Heard
 from tests.bus.nodes import BEAT, LEASE
 from tests.faults.processes import Process
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisServer
 from tests.vertx.hearing import add, finish
 
@@ -89,7 +89,7 @@ async def test_a_request_to_a_service_that_is_killed_fails_promptly(
 
     serving.kill()
 
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(RequestFailed) as failed:
             await asked
         assert failed.value.kind in (FailureKind.ERROR, FailureKind.NO_HANDLERS)
@@ -109,7 +109,7 @@ async def test_of_two_processes_one_tells_events_until_it_is_killed(
         first = await add(q)
         await heard.hears(1)
         serving.kill()
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(heard.told) < 3:
                 await add(q)
                 # The other process is to notice; nothing here tells when.

@@ -23,7 +23,7 @@ from kue.vertx import (
     verticles,
 )
 from tests.bus.hearing import Heard
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.vertx.workers import Doubler
 
 BY_NAME = "kue.vertx:KueVerticle"
@@ -131,7 +131,7 @@ async def test_of_several_for_one_queue_one_tells_events(
         await heard.hears(3)
 
         await runtime.undeploy(first)
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(heard.told) < 5:
                 await file_q.enqueue("email")
 
@@ -174,7 +174,7 @@ async def test_who_lost_the_lock_tells_no_more_until_it_has_it_again(
 
         shared.is_held = False
         await until(lambda: shared.taken == 2)
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(heard.told) < 4:
                 await q.enqueue("email")
                 await asyncio.sleep(0)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 
 from kue.worker.active_run import ClaimedRuns
+from tests.support.patience import PATIENCE_SECONDS
 
 USER: ContextVar[str] = ContextVar("user", default="nobody")
 
@@ -24,7 +25,7 @@ async def relay(count: int, run_one: Callable[[int], Awaitable[None]]) -> list[o
             ended.release()
 
     ClaimedRuns(range(count), one).start()
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         for _ in range(count):
             await ended.acquire()
     return tasks

@@ -13,6 +13,7 @@ import pytest
 from kue import ActiveJob, JobFailed, Kue
 from kue.client.handle import JobHandle
 from kue.worker import log_capture
+from tests.support.patience import PATIENCE_SECONDS
 from tests.worker.working import worked
 
 logger = logging.getLogger("shop.mail")
@@ -91,7 +92,7 @@ async def test_jobs_that_run_at_once_do_not_hear_each_other(q: Kue) -> None:
     jobs = {name: await send.enqueue(name) for name in ("ann", "bob")}
     async with q.work():
         for name, job in jobs.items():
-            await job.result(timeout=50)
+            await job.result(timeout=PATIENCE_SECONDS)
             assert await lines_of(job) == [
                 ("info", f"from {name}"),
                 ("info", f"of {name}"),
@@ -167,7 +168,7 @@ async def send() -> None:
 async def main():
     async with q, q.work():
         job = await send.enqueue()
-        await job.result(timeout=50)
+        await job.result(timeout=PATIENCE_SECONDS)
         print([line.text for line in await job.logs()])
     assert logging.getLogger().level == logging.WARNING
 
@@ -193,6 +194,6 @@ async def test_capturing_can_be_switched_off() -> None:
 
         job = await send.enqueue()
         async with q.work():
-            await job.result(timeout=50)
+            await job.result(timeout=PATIENCE_SECONDS)
 
         assert await job.logs() == []

@@ -12,6 +12,7 @@ from kue import ActiveJob, Cancel, Kue, Retry
 from kue.model.histogram import added
 from kue.worker import metrics
 from tests.support.flaky import Wire
+from tests.support.patience import PATIENCE_SECONDS
 
 
 async def measured(q: Kue, type: str) -> tuple[dict[int, int], dict[int, int]]:
@@ -22,7 +23,7 @@ async def measured(q: Kue, type: str) -> tuple[dict[int, int], dict[int, int]]:
 
 
 async def until_measured(q: Kue, type: str) -> None:
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not (await measured(q, type))[1]:  # noqa: ASYNC110 - in the store
             await asyncio.sleep(0.01)
 

@@ -10,7 +10,7 @@ import pytest
 from kue import ActiveJob, ConfigError, Kue, State
 from kue.worker import Worker
 from tests.support.flaky import Wire
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 
 
 async def echo(job: ActiveJob) -> Any:
@@ -187,7 +187,7 @@ async def test_an_idle_worker_waits_once_for_all_its_types(q: Kue, wire: Wire) -
     async with q.work():
         await until(lambda: wire.times("stand_by") > 0)
         job = await q.enqueue("type 7")
-        await job.result(timeout=50)
+        await job.result(timeout=PATIENCE_SECONDS)
         # Calls that began apart end together, and become one.
         await until(lambda: _longest_wait(wire) == 20)
 
@@ -207,7 +207,7 @@ async def test_a_job_of_one_type_wakes_nobody_else(q: Kue, wire: Wire) -> None:
         await until(lambda: wire.times("cycle") >= 2 and wire.times("stand_by") > 0)
         before = len(wire.calls)
         job = await q.enqueue("sms")
-        await job.result(timeout=50)
+        await job.result(timeout=PATIENCE_SECONDS)
         asked = {
             args[1].types for name, args, _ in wire.calls[before:] if name == "cycle"
         }
@@ -232,7 +232,7 @@ async def test_a_paused_worker_takes_no_jobs_until_it_is_resumed(
         assert [status.paused for status in await q.workers()] == [True]
 
         await q.resume(worker="w1")
-        await job.result(timeout=50)
+        await job.result(timeout=PATIENCE_SECONDS)
 
 
 async def test_another_worker_takes_the_jobs_of_a_paused_one(
@@ -243,7 +243,7 @@ async def test_another_worker_takes_the_jobs_of_a_paused_one(
     async with q.work(name="w1"), q.work(name="w2"):
         await wire.until_answered("renew", 2)
         job = await q.enqueue("email")
-        await job.result(timeout=50)
+        await job.result(timeout=PATIENCE_SECONDS)
 
     assert (await job.refresh()).worker == "w2"
 

@@ -9,11 +9,11 @@ import time
 from kue import ActiveJob, Kue
 from kue.store.values import MAX_STACKS, Stacks
 from kue.worker.stacks import stacks
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 
 
 async def written(q: Kue, worker: str) -> Stacks:
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while (found := await q.stacks(worker)) is None:  # noqa: ASYNC110 - there
             await asyncio.sleep(0.005)
     return found
@@ -93,7 +93,7 @@ def test_a_worker_whose_loop_is_held_tells_where(plain_q: Kue) -> None:
     working = threading.Thread(target=lambda: asyncio.run(work()))
     working.start()
     try:
-        assert held.wait(45)
+        assert held.wait(PATIENCE_SECONDS)
         [worker] = sync.workers()
         assert sync.order(worker.name, "stacks")
         deadline = time.monotonic() + 10
@@ -103,7 +103,7 @@ def test_a_worker_whose_loop_is_held_tells_where(plain_q: Kue) -> None:
         assert sync.order(worker.name, "stop")
     finally:
         go_on.set()
-    working.join(10)
+    working.join(PATIENCE_SECONDS)
 
     assert "in hold_the_loop" in found.text
     assert not working.is_alive()

@@ -14,7 +14,7 @@ from kue import ActiveJob, Kue, State, StoreCorrupt
 from kue.aio.retry import MAX_BUGS
 from kue.store.values import PauseRequest
 from tests.support.flaky import Wire
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.worker.working import worked
 
 
@@ -45,7 +45,9 @@ async def test_a_claim_whose_reply_was_lost_is_repeated_and_runs_once(
     handles = await q.enqueue_many("email", range(40))
     wire.lose_reply("cycle", 5)
     async with q.work():
-        await asyncio.gather(*(handle.result(timeout=50) for handle in handles[-4:]))
+        await asyncio.gather(
+            *(handle.result(timeout=PATIENCE_SECONDS) for handle in handles[-4:])
+        )
 
     assert ran == dict.fromkeys((handle.id for handle in handles), 1)
     assert await q.complete_count() == 40
@@ -68,7 +70,7 @@ async def test_an_outcome_is_kept_until_the_store_is_back(q: Kue, wire: Wire) ->
         release.set()
         await wire.until_called("cycle", tried + 3)
         wire.is_cut = False
-        assert await handle.result(timeout=50) == "kept"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "kept"
 
     assert (await handle.refresh()).attempts == 1
 
@@ -100,7 +102,7 @@ async def test_a_store_that_is_away_at_the_start_is_waited_for(
     async with q.work():
         await wire.until_called("renew", 3)
         wire.is_cut = False
-        assert await handle.result(timeout=50) == "at last"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "at last"
 
 
 async def test_signs_of_life_that_cannot_be_sent_do_not_fail_the_job(
@@ -120,7 +122,7 @@ async def test_signs_of_life_that_cannot_be_sent_do_not_fail_the_job(
     async with q.work():
         # Whoever asks the store while it is away is told so.
         await mended.wait()
-        assert await handle.result(timeout=50) == "done all the same"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "done all the same"
 
     assert await handle.logs() == []
 
@@ -208,7 +210,7 @@ async def test_damage_is_an_error_and_seen_in_workers(
         await wire.until_answered("cycle", 2)
         during = await trouble_of(q, wire)
         wire.mend()
-        assert await handle.result(timeout=50) == "at last"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "at last"
         after = await trouble_of(q, wire)
 
     assert (during, after) == ("cycle: StoreCorrupt: a row is bad", None)
@@ -245,7 +247,7 @@ async def test_a_store_that_can_do_all_but_wait_is_not_asked_without_rest(
         tries = wire.times("stand_by")
         job = await q.enqueue("email")
         wire.mend()
-        await job.result(timeout=50)
+        await job.result(timeout=PATIENCE_SECONDS)
 
     assert tries == 1
 
@@ -264,4 +266,4 @@ async def test_a_pause_does_not_lose_what_a_broken_call_got(q: Kue, wire: Wire) 
         # The first heartbeat after the pause was answered, and acted on.
         await wire.until_answered("renew", wire.times("renew") + 3)
         answer.set()
-        assert await handle.result(timeout=50) == "received"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "received"

@@ -16,12 +16,13 @@ from kue.worker import poison_pills
 from tests.support import patience
 from tests.support.flaky import Wire
 from tests.support.jobs import get_one
+from tests.support.patience import PATIENCE_SECONDS
 
 LOST = Error("WorkerLost", "worker w was lost while it ran this job")
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    await patience.until(is_so, seconds=60)
+    await patience.until(is_so)
 
 
 class Company:
@@ -128,7 +129,7 @@ async def test_nothing_of_any_type_is_started_beside_it(
         assert (await get_one(kue_store, handle.id)).state is State.WAITING
         alone.go_on.set()
         company.go_on.set()
-        await handle.result(timeout=60)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
     assert company.seen == {handle.id: [handle.id]}
 
@@ -206,7 +207,7 @@ async def test_one_that_waits_can_be_cancelled(
 
 
 async def until_in(state: State, store: Store, job_id: int) -> None:
-    async with asyncio.timeout(60), store.watch([job_id]) as events:
+    async with asyncio.timeout(PATIENCE_SECONDS), store.watch([job_id]) as events:
         while (await get_one(store, job_id)).state is not state:
             await anext(events)
 

@@ -14,7 +14,7 @@ import pytest
 
 from kue import JobCancelled, JobFailed, Kue, State, Task
 from kue.worker.pools.processes import environment
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.worker import child_tasks
 from tests.worker.working import worked
 
@@ -45,8 +45,8 @@ async def test_plain_and_coroutine_functions_run_in_a_child(
 async def test_a_child_is_used_again_and_ends_with_its_worker(q: Kue) -> None:
     task = apart(q, child_tasks.pid, concurrency=1)
     async with q.work():
-        first = await (await task.enqueue()).result(timeout=50)
-        second = await (await task.enqueue()).result(timeout=50)
+        first = await (await task.enqueue()).result(timeout=PATIENCE_SECONDS)
+        second = await (await task.enqueue()).result(timeout=PATIENCE_SECONDS)
         assert is_running(first)
 
     assert first == second != os.getpid()
@@ -77,7 +77,7 @@ async def test_a_child_that_adds_jobs_is_told_what_to_do_instead(q: Kue) -> None
         for task in (awaiting, blocking, in_memory):
             job = await task.enqueue()
             with pytest.raises(JobFailed, match="return what is to be done"):
-                await job.result(timeout=50)
+                await job.result(timeout=PATIENCE_SECONDS)
 
 
 def test_what_a_child_inherits_is_everything_else() -> None:
@@ -137,9 +137,9 @@ async def test_the_death_of_a_child_fails_the_run_with_what_is_known(
     job = await task.enqueue(**argument)
     async with q.work():
         with pytest.raises(JobFailed) as caught:
-            await job.result(timeout=50)
+            await job.result(timeout=PATIENCE_SECONDS)
         # The worker goes on.
-        assert await (await double.enqueue(n=2)).result(timeout=50) == 4
+        assert await (await double.enqueue(n=2)).result(timeout=PATIENCE_SECONDS) == 4
 
     assert caught.value.kind == "ProcessLost"
     assert message in caught.value.message
@@ -201,7 +201,7 @@ async def test_a_child_past_its_timeout_is_killed_with_what_it_started(
     job = await task.enqueue(path=str(path))
     async with q.work():
         with pytest.raises(JobFailed, match="RunTimeout"):
-            await job.result(timeout=50)
+            await job.result(timeout=PATIENCE_SECONDS)
         pids = [int(pid) for pid in path.read_text().split()]
         await until(lambda: not any(is_running(pid) for pid in pids))
 
@@ -212,11 +212,11 @@ async def test_a_cancelled_child_is_killed(q: Kue, tmp_path: Path) -> None:
 
     job = await task.enqueue(path=str(path))
     async with q.work():
-        await until(path.exists, seconds=20)
+        await until(path.exists)
         await until(lambda: len(path.read_text().split()) == 2)
         await job.cancel("changed my mind")
         with pytest.raises(JobCancelled, match="changed my mind"):
-            await job.result(timeout=50)
+            await job.result(timeout=PATIENCE_SECONDS)
         pids = [int(pid) for pid in path.read_text().split()]
         await until(lambda: not any(is_running(pid) for pid in pids))
 
@@ -229,7 +229,7 @@ async def test_a_worker_that_stops_kills_what_outlasts_its_grace(
 
     job = await task.enqueue(path=str(path))
     async with q.work(grace=0.1):
-        await until(path.exists, seconds=20)
+        await until(path.exists)
 
     ended = await job.refresh()
     assert (ended.state, ended.attempts) == (State.WAITING, 0)

@@ -11,7 +11,7 @@ from kue import ActiveJob, JobNotFound, Kue
 from kue.store.contract import Store
 from kue.store.values import MAX_LOG_LINES, RemoveRequest
 from tests.support.flaky import Wire
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.worker.working import worked
 
 
@@ -44,7 +44,7 @@ async def test_runs_that_speak_at_once_share_a_call(q: Kue, wire: Wire) -> None:
     jobs = await count.enqueue_many({} for _ in range(50))
     async with q.work():
         for job in jobs:
-            await job.result(timeout=50)
+            await job.result(timeout=PATIENCE_SECONDS)
 
     assert wire.times("progress") < 10
 
@@ -113,7 +113,7 @@ async def test_a_run_that_is_no_longer_ours_is_interrupted_when_it_speaks(
     @q.task
     def speak(job: ActiveJob) -> None:
         entered.set()
-        removed.wait(45)
+        removed.wait(PATIENCE_SECONDS)
         job.progress(1)
         try:
             while not job.should_stop:
@@ -146,7 +146,7 @@ async def test_a_store_that_is_away_costs_the_lines_alone(
     job = await speak.enqueue()
     async with q.work():
         await mended.wait()
-        assert await job.result(timeout=50) == "done"
+        assert await job.result(timeout=PATIENCE_SECONDS) == "done"
 
     assert [line.text for line in await job.logs()] == ["heard"]
     assert "progress and log lines dropped" in caplog.text

@@ -13,7 +13,7 @@ import pytest
 
 from kue import ActiveJob, JobHandle, Kue, State
 from tests.support.flaky import Wire
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 
 
 class Gate:
@@ -52,7 +52,7 @@ async def test_what_runs_may_end_and_nothing_more_is_begun(q: Kue, gate: Gate) -
     gate.open.set()
     await running
 
-    assert await first.result(timeout=50) == "through"
+    assert await first.result(timeout=PATIENCE_SECONDS) == "through"
     assert (await second.refresh()).state is State.WAITING
 
 
@@ -196,7 +196,7 @@ async def test_a_signal_stops_gracefully(
     gate.open.set()
     await running
 
-    assert await handle.result(timeout=50) == "through"
+    assert await handle.result(timeout=PATIENCE_SECONDS) == "through"
 
 
 async def test_a_second_signal_hands_back_at_once(q: Kue, gate: Gate) -> None:
@@ -228,7 +228,7 @@ def test_outside_the_main_thread_signals_are_left_alone() -> None:
 
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
-    thread.join(20)
+    thread.join(PATIENCE_SECONDS)
 
     assert done == ["email"]
 

@@ -11,7 +11,7 @@ from kue import JobFailed, Kue, State
 from kue.model.settings import Settings
 from tests.support.engines import Engine
 from tests.support.flaky import Wire
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 
 
 class Work:
@@ -62,7 +62,7 @@ async def test_a_worker_out_of_touch_lets_its_runs_go_on(q: Kue, wire: Wire) -> 
         assert not work.is_over.is_set()
         work.release.set()
         wire.is_cut = False
-        assert await job.result(timeout=50) == "first run"
+        assert await job.result(timeout=PATIENCE_SECONDS) == "first run"
 
 
 @pytest.mark.parametrize("fault", ["refused", "not answered"])
@@ -80,11 +80,11 @@ async def test_with_a_strict_lease_its_runs_end_and_begin_anew(
             wire.is_cut = True
         else:
             gate = wire.hold("renew")
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await work.is_over.wait()
         wire.is_cut = False
         gate.set()
-        assert await job.result(timeout=50) == "second run"
+        assert await job.result(timeout=PATIENCE_SECONDS) == "second run"
 
     ended = await job.refresh()
     assert [attempt.outcome for attempt in ended.history] == ["released", "complete"]
@@ -103,11 +103,11 @@ async def test_with_a_strict_lease_a_job_delivered_at_most_once_fails(
     async with strict_q.work():
         await until(lambda: work.begun == 1)
         wire.is_cut = True
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await work.is_over.wait()
         wire.is_cut = False
         with pytest.raises(JobFailed, match="OutOfTouch"):
-            await job.result(timeout=50)
+            await job.result(timeout=PATIENCE_SECONDS)
 
 
 async def test_with_a_strict_lease_a_worker_in_touch_goes_on(
@@ -124,4 +124,4 @@ async def test_with_a_strict_lease_a_worker_in_touch_goes_on(
             await wire.until_answered("renew", wire.times("renew") + 4)
             assert (await job.refresh()).state is State.ACTIVE
             work.release.set()
-            assert await job.result(timeout=50) == "first run"
+            assert await job.result(timeout=PATIENCE_SECONDS) == "first run"

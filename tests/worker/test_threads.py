@@ -16,7 +16,7 @@ import pytest
 from kue import ActiveJob, JobCancelled, JobFailed, Kue, State
 from kue.worker import active_run as run_module
 from kue.worker.pools.threads import Interrupted, WorkerThreads
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.worker.working import worked
 
 
@@ -119,9 +119,9 @@ async def test_a_plain_handler_does_not_block_the_loop(q: Kue) -> None:
     async with q.work():
         slow = await q.enqueue("slow")
         other = await q.enqueue("quick")
-        assert await other.result(timeout=50) == "done"
+        assert await other.result(timeout=PATIENCE_SECONDS) == "done"
         release.set()
-        assert await slow.result(timeout=50) is True
+        assert await slow.result(timeout=PATIENCE_SECONDS) is True
 
 
 async def test_process_blocking_runs_plain_functions_in_threads(q: Kue) -> None:
@@ -166,7 +166,7 @@ async def test_a_cancelled_plain_handler_is_interrupted_and_can_tidy_up(q: Kue) 
         await until(entered.is_set)
         await job.cancel()
         with pytest.raises(JobCancelled):
-            await job.result(timeout=50)
+            await job.result(timeout=PATIENCE_SECONDS)
 
     assert tidied.is_set()
 
@@ -189,10 +189,10 @@ async def test_a_handler_that_does_not_end_when_told_is_settled_without_it(
     second = await q.enqueue("email")
     async with q.work():
         with pytest.raises(JobFailed, match="RunTimeout"):
-            await first.result(timeout=50)
+            await first.result(timeout=PATIENCE_SECONDS)
         assert (await second.refresh()).state is State.WAITING
         release.set()
-        await second.result(timeout=50)
+        await second.result(timeout=PATIENCE_SECONDS)
 
     assert started == [first.id, second.id]
     assert "was interrupted 0.1 s ago and is still running" in caplog.text
@@ -215,7 +215,7 @@ async def test_a_coroutine_that_swallows_its_cancellation_is_settled_without_it(
     job = await q.enqueue("email", timeout=0.1)
     async with q.work():
         with pytest.raises(JobFailed, match="RunTimeout"):
-            await job.result(timeout=50)
+            await job.result(timeout=PATIENCE_SECONDS)
         release.set()
 
 
@@ -234,7 +234,7 @@ async def main():
     async with q, q.work(grace=0.1):
         job = await never.enqueue()
         try:
-            await job.result(timeout=50)
+            await job.result(timeout=PATIENCE_SECONDS)
         except kue.JobFailed:
             print("failed")
 

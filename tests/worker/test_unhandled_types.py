@@ -133,7 +133,7 @@ async def test_a_worker_says_at_its_start_what_nobody_handles(
     await q.enqueue("emial")
 
     async with q.work():
-        await until(lambda: MESSAGE + MEANT in caplog.text, seconds=60)
+        await until(lambda: MESSAGE + MEANT in caplog.text)
 
     [record] = [one for one in caplog.records if "emial" in one.getMessage()]
     assert record.levelname == "WARNING"

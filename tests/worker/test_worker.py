@@ -24,7 +24,7 @@ from tests.conftest import new_queue
 from tests.support.engines import Engine
 from tests.support.flaky import Wire
 from tests.support.jobs import claim_one
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 from tests.worker.working import worked
 
 
@@ -146,7 +146,9 @@ async def test_no_more_than_n_run_or_are_claimed_at_once(q: Kue, wire: Wire) -> 
         await wire.until_called("renew", wire.times("renew") + 1)
         assert await q.active_count() == 3
         go_on.set()
-        await asyncio.gather(*(handle.result(timeout=50) for handle in handles[-3:]))
+        await asyncio.gather(
+            *(handle.result(timeout=PATIENCE_SECONDS) for handle in handles[-3:])
+        )
 
     assert most == 3
     assert max(args[1].limit for name, args, _ in wire.calls if name == "cycle") == 2
@@ -173,9 +175,9 @@ async def test_a_slow_type_does_not_hold_up_another(q: Kue) -> None:
     email = await q.enqueue("email", 1)
 
     async with q.work():
-        assert await email.result(timeout=50) == 1
+        assert await email.result(timeout=PATIENCE_SECONDS) == 1
         release.set()
-        await report.result(timeout=50)
+        await report.result(timeout=PATIENCE_SECONDS)
 
 
 async def test_a_job_runs_as_often_as_it_has_attempts_and_no_more(q: Kue) -> None:
@@ -298,7 +300,7 @@ async def test_a_delayed_job_starts_when_it_is_due(q: Kue) -> None:
 
     async with q.work():
         handle = await q.enqueue("email", delay=0.3)
-        await handle.result(timeout=50)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
     job = await handle.refresh()
     assert job.started_at is not None
@@ -330,7 +332,9 @@ async def test_two_workers_share_the_jobs_and_run_each_once(
     handles = await q.enqueue_many("email", range(300))
 
     async with q.work(), other.work():
-        await asyncio.gather(*(handle.result(timeout=50) for handle in handles[-5:]))
+        await asyncio.gather(
+            *(handle.result(timeout=PATIENCE_SECONDS) for handle in handles[-5:])
+        )
 
     assert sorted(ran) == [handle.id for handle in handles]
 
@@ -350,7 +354,7 @@ async def test_beats_keep_a_long_run_alive(q: Kue, wire: Wire) -> None:
     async with q.work():
         await wire.until_called("renew", 5)
         release.set()
-        await handle.result(timeout=50)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
     job = await handle.refresh()
     assert (job.attempts, job.stalls, len(job.history)) == (1, 0, 1)
@@ -376,7 +380,7 @@ async def test_a_running_job_can_be_cancelled(q: Kue) -> None:
         await handler.started.wait()
         await handle.cancel("not needed")
         with pytest.raises(JobCancelled):
-            await handle.result(timeout=50)
+            await handle.result(timeout=PATIENCE_SECONDS)
 
     assert handler.cancelled.is_set()
     job = await handle.refresh()
@@ -434,7 +438,7 @@ async def test_a_job_that_was_taken_back_and_claimed_again_runs_anew(
             # A claim or a beat in between renews the lease: then end it once more.
             await kue_store.leave(worker.name)
             await kue_store.tend()
-        assert await handle.result(timeout=50) == "a later one"
+        assert await handle.result(timeout=PATIENCE_SECONDS) == "a later one"
         await asyncio.wait_for(first.cancelled.wait(), 50)
 
     assert fences == sorted(set(fences))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from kue import JobHandle, Kue
+from tests.support.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
 
@@ -12,4 +13,4 @@ T = TypeVar("T")
 async def worked(q: Kue, job: JobHandle[T]) -> T:
     """Work until *job* has ended; return or raise what its `result` does."""
     async with q.work():
-        return await job.result(timeout=50)
+        return await job.result(timeout=PATIENCE_SECONDS)

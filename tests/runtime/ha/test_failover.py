@@ -21,9 +21,6 @@ from tests.runtime.ha.verticles import PARENT, PICKY, WITNESS, Witness
 from tests.support.patience import until
 from tests.support.servers import RedisServer
 
-#: Seconds; a loaded machine takes its time.
-PATIENCE = 40.0
-
 
 class Group(AsyncExitStack):
     """Runtimes that find each other; some die, all are closed in the end."""
@@ -102,7 +99,7 @@ def where() -> list[str]:
 
 async def runs_on(*runtimes: Runtime) -> None:
     wanted = sorted(node_of(runtime) for runtime in runtimes)
-    await until(lambda: where() == wanted, seconds=PATIENCE)
+    await until(lambda: where() == wanted)
 
 
 def cut_off(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Cut:
@@ -314,9 +311,9 @@ async def test_a_node_that_is_cut_off_goes_on_where_one_is_enough(
     await a.deploy(WITNESS, ha=True)
 
     cut = cut_off(a, monkeypatch)
-    await until(lambda: "is out of reach" in caplog.text, seconds=PATIENCE)
+    await until(lambda: "is out of reach" in caplog.text)
     cut.is_cut = False
-    await until(lambda: "can be reached again" in caplog.text, seconds=PATIENCE)
+    await until(lambda: "can be reached again" in caplog.text)
 
     assert where() == [node_of(a)]
     assert "runs on this node now" not in caplog.text
@@ -391,7 +388,7 @@ async def test_nothing_but_a_verticle_is_called_and_nothing_imported(
         "7 is not a verticle of this program",
         "the verticle 3 cannot be read",
     ]
-    await until(lambda: all(it in caplog.text for it in wanted), seconds=PATIENCE)
+    await until(lambda: all(it in caplog.text for it in wanted))
     assert "this" not in sys.modules
 
 

@@ -19,8 +19,6 @@ from tests.support.servers import RedisServer
 logger = logging.getLogger(__name__)
 
 PROGRAM = "tests.runtime.ha.program"
-#: A loaded machine notices a death late.
-PATIENCE = 40.0
 #: Seconds; none that lives, however slowly, is to be taken for dead.
 LEASE = 20.0
 
@@ -60,7 +58,7 @@ class Village(AsyncExitStack):
         """Wait until just that is written down."""
         wanted = list(lines)
         try:
-            await until(lambda: self.diary(group) == wanted, seconds=PATIENCE)
+            await until(lambda: self.diary(group) == wanted)
         except TimeoutError:
             assert self.diary(group) == wanted
             raise
@@ -89,7 +87,7 @@ def up(*nodes: str) -> list[str]:
 
 async def survivor(village: Village, *before: str) -> str:
     """Wait until another node runs it; return that."""
-    await until(lambda: len(village.diary()) == 2 * len(before) + 2, seconds=PATIENCE)
+    await until(lambda: len(village.diary()) == 2 * len(before) + 2)
     node = village.diary()[-1].split()[1]
     assert village.diary() == up(*before, node)
     return node
@@ -147,7 +145,7 @@ async def test_below_the_quorum_it_stops_and_above_it_starts(village: Village) -
     # Nobody takes over below the quorum, either.
     await village.kill(first)
     fourth = await village.start("wait", quorum=2)
-    await until(lambda: len(village.diary()) == 7, seconds=PATIENCE)
+    await until(lambda: len(village.diary()) == 7)
     assert village.diary()[-1].split()[1] in (third, fourth)
 
 
@@ -161,7 +159,7 @@ async def test_a_survivor_that_dies_while_it_takes_over_is_taken_over(
     village.client.set(gate, 1)
 
     await village.kill(first)
-    await until(lambda: len(village.diary()) == 3, seconds=PATIENCE)
+    await until(lambda: len(village.diary()) == 3)
     word, second = village.diary()[-1].split()
     assert word == "begin"
     await village.kill(second)
@@ -207,7 +205,7 @@ async def test_a_restart_of_redis_moves_nothing(own_redis: RedisServer) -> None:
         own_redis.kill()
         await asyncio.to_thread(own_redis.restart)
         village.client = village.enter_context(own_redis.client())
-        await until(lambda: village.holders() == [first], seconds=PATIENCE)
+        await until(lambda: village.holders() == [first])
 
         # The diary is lost with the rest; what follows is all that happened since.
         await village.kill(first)

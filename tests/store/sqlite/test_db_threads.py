@@ -20,7 +20,7 @@ from kue.store.sqlite.store import SqliteStore
 from kue.store.sqlite.verb_transaction import Transaction
 from kue.store.values import PauseRequest
 from tests.support.jobs import T0, add, add_many, add_one, count_of
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ class Gate:
 
     def __call__(self, turn: Transaction) -> None:
         self.is_reached.set()
-        assert self._is_open.wait(50)
+        assert self._is_open.wait(PATIENCE_SECONDS)
 
     def open(self) -> None:
         self._is_open.set()

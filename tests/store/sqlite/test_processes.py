@@ -19,8 +19,7 @@ from kue.store.sqlite.store import SqliteStore
 from kue.store.values import Outcome, PageRequest
 from tests.support.jobs import add_one, claim, count_of
 from tests.support.listening import read_until
-
-PATIENCE_SECONDS = 50.0
+from tests.support.patience import PATIENCE_SECONDS
 
 #: What every child begins with: a store on the file it is given, and a way to talk.
 PRELUDE = """

@@ -169,6 +169,12 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self.is_up.set()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        # A client that connected in that moment, or does not read its response.
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
