@@ -43,7 +43,7 @@ from kue.store.values import (
     RemoveRequest,
 )
 from kue.worker.maintenance import Maintenance
-from kue.worker.shared_context import WorkerState
+from kue.worker.shared_context import SharedContext
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -262,7 +262,7 @@ async def _start_maintenance(bench: Bench, stack: AsyncExitStack, workers: int) 
     for _ in range(workers):
         store = bench.store()
         stack.push_async_callback(store.close)
-        context = WorkerState("bench", store, StoreRetry("bench"), Settings(), [])
+        context = SharedContext("bench", store, StoreRetry("bench"), Settings(), [])
         task = tasks.create_task(Maintenance(context).run())
         stack.callback(task.cancel)
 

@@ -14,7 +14,7 @@ from kue.store.contract import Store
 from kue.store.values import RenewRequest
 from kue.worker.heartbeat import Heartbeat
 from kue.worker.maintenance import ELSEWHERE_SECONDS, Maintenance
-from kue.worker.shared_context import WorkerState
+from kue.worker.shared_context import SharedContext
 from tests.support.jobs import SECOND, T0, add, add_one, state_of
 
 #: Enough that every shard has some to look at each second.
@@ -63,7 +63,7 @@ async def test_who_rests_is_woken_by_its_heartbeat_when_nobody_makes_the_passes(
     store: Store, other_store: Store
 ) -> None:
     rest = Rest()
-    context = WorkerState(
+    context = SharedContext(
         "w1", other_store, StoreRetry("test"), Settings(), [], rest.sleep
     )
     upkeep = Maintenance(context)

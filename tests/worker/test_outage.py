@@ -161,12 +161,13 @@ async def test_an_outcome_that_cannot_be_written_within_the_lease_is_given_up(
     assert (await handle.refresh()).state is State.ACTIVE
 
 
+@pytest.mark.parametrize("verb", ["cycle", "stand_by"])
 async def test_a_bug_is_logged_each_time_and_stops_the_worker(
-    q: Kue, wire: Wire, caplog: pytest.LogCaptureFixture
+    q: Kue, wire: Wire, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
-    """R-6: a TypeError in `cycle` is neither an outage nor silence."""
+    """R-6: a TypeError of a verb is neither an outage nor silence."""
     q.process("email", returning("by the next worker"))
-    wire.spoil("cycle", TypeError("unsupported operand"))
+    wire.spoil(verb, TypeError("unsupported operand"))
     with pytest.raises(TypeError, match="unsupported operand"):
         await q.run()
 

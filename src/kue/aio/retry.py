@@ -82,10 +82,7 @@ class StoreRetry:
                     result = await call()
                 except Exception as exc:
                     bugs = 0 if isinstance(exc, StoreError) else bugs + 1
-                    self._fail(caller, exc)
-                    if bugs == self._max_bugs:
-                        raise
-                    await asyncio.sleep(_pause(failures))
+                    await self.pause(caller, exc, bugs=bugs, failures=failures)
                     failures += 1
                 else:
                     self.recover(caller)
@@ -95,8 +92,17 @@ class StoreRetry:
             self._waiting.discard(caller)
             self._troubled.pop(caller, None)
 
+    async def pause(
+        self, caller: str, exc: Exception, *, bugs: int, failures: int
+    ) -> None:
+        """Report a failed call and wait, or raise the last bug that is tolerated."""
+        self._fail(caller, exc)
+        if bugs == self._max_bugs:
+            raise exc
+        await asyncio.sleep(_pause(failures))
+
     def recover(self, caller: str) -> None:
-        """Note that *caller* works again; for calls of `persist` that never return."""
+        """Note that *caller* works again; for calls that `persist` does not end."""
         if caller in self._waiting:
             self._waiting.remove(caller)
             if not self._waiting:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kue.model.job import Job
     from kue.store.contract import Store
-    from kue.worker.shared_context import WorkerState
+    from kue.worker.shared_context import SharedContext
 
 #: The worker's own heartbeat is late after this many intervals.  Ours follows within
 #: another interval, long before the lease runs out.
@@ -48,7 +48,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        context: WorkerState,
+        context: SharedContext,
         *,
         info: Callable[[], dict[str, Any]],
         handle_order: HandleOrder,

@@ -7,13 +7,14 @@ import math
 import secrets
 from typing import TYPE_CHECKING, Any
 
+from kue.model.errors import StoreError
 from kue.store.values import Claim, Claimed, ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kue.worker.lane import Lane
-    from kue.worker.shared_context import WorkerState
+    from kue.worker.shared_context import SharedContext
 
 #: The store wakes us for any new work; this is only how long one call may last.
 WAIT_SECONDS = 5.0
@@ -32,7 +33,7 @@ class IdleWait:
     """
 
     def __init__(
-        self, context: WorkerState, became_idle: asyncio.Event, *, claims: bool
+        self, context: SharedContext, became_idle: asyncio.Event, *, claims: bool
     ) -> None:
         self._context = context
         self._store = context.store
@@ -45,21 +46,29 @@ class IdleWait:
         self._calls: set[asyncio.Task[None]] = set()
         #: Calls that failed and now ask which jobs they got: nothing else would.
         self._recovering: set[asyncio.Task[Any] | None] = set()
+        #: Calls in a row that failed because of a bug.
+        self._bugs = 0
         #: The last claims of calls that are over; new claims continue their numbers.
         self._answered: list[Claim] = []
 
     async def run(self) -> None:
         """Wait until cancelled; then return once no call can bring jobs any more."""
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await self._became_idle.wait()
-                # Lanes that woke together run out together: let them.
-                await asyncio.sleep(0)
-                self._became_idle.clear()
-                if lanes := self._idle():
-                    call = group.create_task(self._call(lanes), name="kue idle wait")
-                    self._calls.add(call)
-                    call.add_done_callback(self._calls.discard)
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    await self._became_idle.wait()
+                    # Lanes that woke together run out together: let them.
+                    await asyncio.sleep(0)
+                    self._became_idle.clear()
+                    self._start_call(group)
+        except ExceptionGroup as bugs:
+            raise bugs.exceptions[0] from None
+
+    def _start_call(self, group: asyncio.TaskGroup) -> None:
+        if lanes := self._idle():
+            call = group.create_task(self._call(lanes), name="kue idle wait")
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
 
     def interrupt(self) -> None:
         """Claim no more for now; jobs that a call may have got are still received."""
@@ -118,9 +127,17 @@ class IdleWait:
             lane.receive(jobs, claimed, expected=room)
             if isinstance(failure, asyncio.CancelledError) or (is_full and jobs):
                 lane.wake()
-        if isinstance(failure, Exception):
-            # Only this call may have failed: the next must not follow without a pause.
+        # Only this call may have failed: the next must not follow without a pause.
+        if isinstance(failure, StoreError):
             await self._wait(lanes)
+        elif isinstance(failure, Exception):
+            self._bugs += 1
+            await self._store_retry.pause(
+                "stand_by", failure, bugs=self._bugs, failures=self._bugs
+            )
+        else:
+            self._bugs = 0
+            self._store_retry.recover("stand_by")
 
     async def _claim(
         self, lanes: list[Lane], limit: int

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kue.model.payload import JSON
     from kue.worker.poison_pills import PoisonPills
     from kue.worker.run_services import RunServices
-    from kue.worker.shared_context import WorkerState
+    from kue.worker.shared_context import SharedContext
     from kue.worker.slots import SlotBudget, SlotClaimant
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class Processor(NamedTuple):
 class LaneContext(NamedTuple):
     """What all lanes of a worker share."""
 
-    worker: WorkerState
+    worker: SharedContext
     run_services: RunServices
     budget: SlotBudget
     poison_pills: PoisonPills

@@ -21,7 +21,7 @@ from kue.store.values import MAX_BATCH, Outcome, PageRequest
 if TYPE_CHECKING:
     from kue.model.job import Job
     from kue.store.contract import Store
-    from kue.worker.shared_context import WorkerState
+    from kue.worker.shared_context import SharedContext
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ CHECK_SECONDS = 1.0
 PATIENCE_SECONDS = 30.0
 
 
-async def release_lost(context: WorkerState) -> None:
+async def release_lost(context: SharedContext) -> None:
     """Compare each time the connection was lost and is back, until cancelled."""
     losses = context.store.losses
     while True:
@@ -44,7 +44,7 @@ async def release_lost(context: WorkerState) -> None:
             )
 
 
-async def _compare(context: WorkerState) -> None:
+async def _compare(context: SharedContext) -> None:
     suspects = {job.token for job in await _unknown(context)}
     if not suspects:
         return
@@ -54,7 +54,7 @@ async def _compare(context: WorkerState) -> None:
         await _release(context.store, lost[start : start + MAX_BATCH])
 
 
-async def _unknown(context: WorkerState) -> list[Job]:
+async def _unknown(context: SharedContext) -> list[Job]:
     """Return the jobs that, according to the store, run here but do not."""
     found: list[Job] = []
     for lane in context.lanes:

@@ -12,7 +12,7 @@ from kue.aio.tasks import wait_for_first
 
 if TYPE_CHECKING:
     from kue.store.values import MaintenanceResult
-    from kue.worker.shared_context import WorkerState
+    from kue.worker.shared_context import SharedContext
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ MAINTENANCE_JITTER = 0.2
 class Maintenance:
     """Maintenance of the store: promotes, rescues, expires, prunes, fires schedules."""
 
-    def __init__(self, context: WorkerState) -> None:
+    def __init__(self, context: SharedContext) -> None:
         self._context = context
         self._is_overdue = asyncio.Event()
 
@@ -63,7 +63,7 @@ class Maintenance:
         return result
 
 
-async def check_store(context: WorkerState) -> None:
+async def check_store(context: SharedContext) -> None:
     """
     Verify that the store is still the one that was opened, and usable.
 

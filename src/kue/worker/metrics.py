@@ -16,7 +16,7 @@ from kue.store.values import MAX_BATCH
 if TYPE_CHECKING:
     from kue.model.job import Job
     from kue.worker.active_run import ActiveRun
-    from kue.worker.shared_context import WorkerState
+    from kue.worker.shared_context import SharedContext
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class RunTimings:
 class TimingReporter:
     """Reports how long jobs waited and ran, every few seconds if any did."""
 
-    def __init__(self, context: WorkerState) -> None:
+    def __init__(self, context: SharedContext) -> None:
         self._context = context
         self._log = ThrottledLog(logger)
 

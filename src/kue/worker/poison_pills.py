@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kue.model.job import Job
     from kue.worker.active_run import ActiveRun
-    from kue.worker.shared_context import WorkerState
+    from kue.worker.shared_context import SharedContext
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ PAUSED = Released(reason="its type was paused before it could run alone")
 class PoisonPills:
     """Decides when such runs begin; while there are any, no lane claims jobs."""
 
-    def __init__(self, context: WorkerState, on_start: Callable[[], None]) -> None:
+    def __init__(self, context: SharedContext, on_start: Callable[[], None]) -> None:
         self._store = context.store
         self._store_retry = context.store_retry
         self._lanes = context.lanes

@@ -1,4 +1,4 @@
-"""State of a worker that its parts share: name, store, settings, lanes."""
+"""What the parts of a worker share: name, store, settings, lanes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class WorkerState(NamedTuple):
+class SharedContext(NamedTuple):
     """A worker as its parts see it."""
 
     #: Its name in the store.

@@ -18,7 +18,7 @@ from kue.worker import executor
 
 if TYPE_CHECKING:
     from kue.worker.active_run import ActiveRun
-    from kue.worker.shared_context import WorkerState
+    from kue.worker.shared_context import SharedContext
 
 logger = logging.getLogger(__name__)
 _STATM = Path("/proc/self/statm")
@@ -50,7 +50,7 @@ class WorkerLoopMonitor(LoopMonitor):
 class StatusCollector:
     """Collects the status of this worker and process."""
 
-    def __init__(self, context: WorkerState) -> None:
+    def __init__(self, context: SharedContext) -> None:
         self._context = context
         self._started_at = time.time_ns() // 1_000_000
         self.loop_monitor: WorkerLoopMonitor | None = None

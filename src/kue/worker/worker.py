@@ -27,7 +27,7 @@ from kue.worker.maintenance import Maintenance, check_store
 from kue.worker.metrics import TimingReporter
 from kue.worker.poison_pills import PoisonPills
 from kue.worker.run_services import RunServices
-from kue.worker.shared_context import Sleep, WorkerState
+from kue.worker.shared_context import SharedContext, Sleep
 from kue.worker.slots import SlotBudget, SlotClaimant
 from kue.worker.stacks import stacks
 from kue.worker.status import StatusCollector, WorkerLoopMonitor
@@ -95,7 +95,7 @@ class Worker:
         self._options = options
         self._on_failed = on_failed
         self._lanes: list[Lane] = []
-        self._context = WorkerState(
+        self._context = SharedContext(
             self.name, store, self._store_retry, settings, self._lanes, sleep
         )
         self.status = StatusCollector(self._context)
