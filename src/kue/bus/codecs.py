@@ -37,11 +37,62 @@ class Codec(Protocol):
     def decode(self, encoded: bytes, /) -> Any: ...
 
 
+_ATOMS = frozenset({str, int, bool, type(None)})
+_BASES: tuple[Any, ...] = (dict, list, tuple, str, int, float)
+
+
+def copy_json(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """
+    Return a copy of *value* made of dict, list, str, int, float, bool and None only.
+
+    The same as after encoding and decoding, so that a consumer sees no difference.
+    """
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if depth < 0:
+        raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels")
+    if kind is dict:
+        copied = {}
+        for key, item in value.items():
+            if type(key) is not str:
+                key = _text_key(key)
+            copied[key] = item if type(item) in _ATOMS else copy_json(item, depth - 1)
+        return copied
+    if kind is list or kind is tuple:
+        return [
+            item if type(item) in _ATOMS else copy_json(item, depth - 1)
+            for item in value
+        ]
+    if kind is float:
+        if not math.isfinite(value):
+            raise ValueError(f"the body has {value}, which JSON cannot express")
+        return value
+    return copy_json(_plain(value), depth)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a subclass as its JSON base type."""
+    if isinstance(value, Enum):
+        return value.value
+    for base in _BASES:
+        if isinstance(value, base):
+            return base(value)
+    raise TypeError(
+        f"the body has a {type(value).__name__}, which JSON cannot express; "
+        "register a codec for its class"
+    )
+
+
+def _text_key(key: object) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"the body has the key {key!r}; JSON keys are text")
+    return str.__str__(key)
+
+
 class _Json:
     name = "json"
-
-    def copy(self, body: Any) -> Any:
-        return copy_json(body)
+    copy = staticmethod(copy_json)
 
     def encode(self, body: Any) -> bytes:
         # Copied first: that rejects what JSON cannot express and what nests too deep.
@@ -173,56 +224,3 @@ class Codecs:
         if codec is None:
             raise ValueError(f"there is no codec named {name!r}")
         return codec
-
-
-_ATOMS = frozenset({str, int, bool, type(None)})
-_BASES: tuple[Any, ...] = (dict, list, tuple, str, int, float)
-
-
-def copy_json(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """
-    Return a copy of *value* made of dict, list, str, int, float, bool and None only.
-
-    The same as after encoding and decoding, so that a consumer sees no difference.
-    """
-    kind = type(value)
-    if kind in _ATOMS:
-        return value
-    if depth < 0:
-        raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels")
-    if kind is dict:
-        copied = {}
-        for key, item in value.items():
-            if type(key) is not str:
-                key = _text_key(key)
-            copied[key] = item if type(item) in _ATOMS else copy_json(item, depth - 1)
-        return copied
-    if kind is list or kind is tuple:
-        return [
-            item if type(item) in _ATOMS else copy_json(item, depth - 1)
-            for item in value
-        ]
-    if kind is float:
-        if not math.isfinite(value):
-            raise ValueError(f"the body has {value}, which JSON cannot express")
-        return value
-    return copy_json(_plain(value), depth)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value of a subclass as its JSON base type."""
-    if isinstance(value, Enum):
-        return value.value
-    for base in _BASES:
-        if isinstance(value, base):
-            return base(value)
-    raise TypeError(
-        f"the body has a {type(value).__name__}, which JSON cannot express; "
-        "register a codec for its class"
-    )
-
-
-def _text_key(key: object) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"the body has the key {key!r}; JSON keys are text")
-    return str.__str__(key)

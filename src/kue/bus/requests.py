@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kue.aio.loop_calls import call_in
+from kue.aio.loop_calls import call_in, hand_over, running
 from kue.bus.errors import FailureKind, RequestFailed, node_lost, timed_out
 
 if TYPE_CHECKING:
@@ -40,7 +40,11 @@ class PendingRequest:
 
     def answer(self, message: Message) -> None:
         """Hand over the reply, from any thread."""
-        call_in(self.queue.loop, self._take, message)
+        # Not `call_in`: this is done for each request.
+        if running() is self.queue.loop:
+            self._take(message)
+        else:
+            hand_over(self.queue.loop, self._take, message)
 
     def fail(self, failure: RequestFailed) -> None:
         """Hand over the failure, from any thread."""
