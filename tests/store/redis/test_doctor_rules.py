@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kue.model.draft import draft
+from kue.model.settings import Settings
 from kue.store.codec import body_of
 from kue.store.redis.doctor.bitset import Bitset
 from kue.store.redis.doctor.check import CheckProgress
@@ -21,14 +22,10 @@ from kue.store.redis.doctor.job_record import is_sound, parents_of
 from kue.store.redis.doctor.key_parsing import KnownKey, glob, parse_key
 from kue.store.redis.doctor.rule import listed
 from kue.store.redis.doctor.shard_access import Inspection, Shard
-from kue.store.redis.keys import JOB_KEYS, LIVE_CHUNK, SHARD_KEYS, TYPE_KEYS, Keys
+from kue.store.redis.keys import JOB_KEYS, LIVE_CHUNK, SHARD_KEYS, TYPE_KEYS
+from kue.store.redis.sharding import Shards
 
-
-async def unused(*args: object) -> list[object]:
-    raise AssertionError
-
-
-SHARD = Shard(0, Keys("{kue}"), unused, unused, [])
+SHARD = Shard(Shards(Settings(url="redis://localhost")), 0, [])
 numbers = st.sets(st.integers(0, 3 * LIVE_CHUNK), max_size=50)
 
 

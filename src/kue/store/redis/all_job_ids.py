@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.store.redis.keys import LIVE_CHUNK, MAX_SEQUENCE
+from kue.store.redis.keys import LIVE_CHUNK, MAX_SEQUENCE, offsets_in
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
@@ -103,17 +103,6 @@ async def _live_in(db: Shards, shard: int, first: int, stop: int) -> list[int]:
         base = chunk * LIVE_CHUNK
         ids += (
             (base + offset) * db.count + shard
-            for offset in _bits((bitmap or b"")[: LIVE_CHUNK // 8])
+            for offset in offsets_in((bitmap or b"")[: LIVE_CHUNK // 8])
         )
     return ids
-
-
-def _bits(bitmap: bytes) -> list[int]:
-    """Return the positions of the set bits."""
-    return [
-        8 * index + bit
-        for index, byte in enumerate(bitmap)
-        if byte
-        for bit in range(8)
-        if byte & (128 >> bit)
-    ]

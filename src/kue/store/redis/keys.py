@@ -160,6 +160,17 @@ def shard_of_type(job_type: str, shards: int) -> int:
     return zlib.crc32(job_type.encode()) % shards
 
 
+def offsets_in(bitmap: bytes) -> list[int]:
+    """Return the positions of the set bits of a ``:live:<n>``."""
+    return [
+        8 * index + bit
+        for index, byte in enumerate(bitmap)
+        if byte
+        for bit in range(8)
+        if byte & (128 >> bit)
+    ]
+
+
 class Keys:
     """Builds the keys of one shard."""
 

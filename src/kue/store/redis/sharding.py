@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def ms_of(time: list[bytes]) -> int:
+    """Return the reply of TIME, seconds and microseconds, in ms."""
+    seconds, micros = map(int, time)
+    return seconds * 1000 + micros // 1000
+
+
 def _retrieve(opening: asyncio.Task[ServerInfo]) -> None:
     """Retrieve the exception: asyncio warns of it if every caller has given up."""
     if not opening.cancelled():
@@ -70,23 +76,12 @@ class Shards:
 
     async def verify(self) -> None:
         await self.open()
-        await verify(
-            self.client,
-            self.keys,
-            self._ids,
-            name=self.name,
-            allow_eviction=self.settings.allow_eviction,
-        )
+        await verify(self.client, self.keys, self._ids, self.settings)
 
     async def _probe(self) -> ServerInfo:
         try:
             async with asyncio.timeout(self.settings.budget / 1000):
-                return await probe(
-                    self.client,
-                    self.keys,
-                    prefix=self.settings.prefix,
-                    allow_eviction=self.settings.allow_eviction,
-                )
+                return await probe(self.client, self.keys, self.settings)
         except TimeoutError as exc:
             raise self.client.translate(exc) from exc
         finally:
@@ -99,8 +94,7 @@ class Shards:
         await self.client.close()
 
     async def now(self) -> int:
-        seconds, micros = await self.client.read(self.keys[0].root, "TIME")
-        return int(seconds) * 1000 + int(micros) // 1000
+        return ms_of(await self.client.read(self.keys[0].root, "TIME"))
 
     async def run(
         self,

@@ -96,9 +96,9 @@ class DatabaseThreads:
     def __init__(self, location: FileLocation, clock: Clock, budget: float) -> None:
         self.waiters = Waiters()
         self.subscribers = Subscribers()
-        self._location = location
-        self._clock = clock
-        self._budget = budget
+        self.location = location
+        self.clock = clock
+        self.budget = budget
         self._lock = threading.Lock()
         self._writer: WriterThread | None = None
         self._reader: ReaderThread | None = None
@@ -158,14 +158,14 @@ class DatabaseThreads:
             return self._writer
         self._pid = os.getpid()
         self._writer = WriterThread(
-            self._location, self._budget, self._clock, self._after_commit
+            self.location, self.budget, self.clock, self._after_commit
         )
         self._writer.start()
-        if self._location.path is not None:
-            self._reader = ReaderThread(self._location, self._budget, "reader")
+        if self.location.path is not None:
+            self._reader = ReaderThread(self.location, self.budget, "reader")
             self._reader.start()
             self._watcher = ChangeWatcher(
-                self._location, self._budget, self._after_change
+                self.location, self.budget, self._after_change
             )
             self._watcher.start()
         return self._writer
@@ -174,7 +174,7 @@ class DatabaseThreads:
         # Before the lock: a thread of the parent may have held it at the fork.
         if self._writer is not None and self._pid != os.getpid():
             raise StoreRefused(
-                f"{self._location.name} was opened by process {self._pid} and cannot "
+                f"{self.location.name} was opened by process {self._pid} and cannot "
                 f"be used by its child {os.getpid()}: threads and file locks do not "
                 "survive a fork; create a new store (a new Kue) in the child"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kue.model.fingerprint import LENGTH, first_line
@@ -40,7 +41,7 @@ class ErrorGroupChanges:
 
     def __init__(self) -> None:
         self._added: dict[_Key, dict[str, Any]] = {}
-        self._removed: dict[_Key, int] = {}
+        self._removed: Counter[_Key] = Counter()
 
     def add(
         self, type: str, fingerprint: str, job_id: int, error: Error, at: int
@@ -60,8 +61,7 @@ class ErrorGroupChanges:
     def remove(self, type: str, fingerprint: str) -> None:
         """Note that a job is no longer failed; an empty fingerprint has no effect."""
         if fingerprint:
-            key = type, fingerprint
-            self._removed[key] = self._removed.get(key, 0) + 1
+            self._removed[type, fingerprint] += 1
 
     def write(self, db: sqlite3.Connection) -> None:
         """Write what was noted since the last write."""

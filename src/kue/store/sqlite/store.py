@@ -109,13 +109,11 @@ class SqliteStore(Store):
     by several processes on one file, each with its own store.
     """
 
-    def __init__(self, location: FileLocation, clock: Clock, budget: float) -> None:
-        self.name = location.name
-        self._location = location
-        self._clock = clock
-        self._budget = budget
-        self._shares_threads = False
-        self._engine = DatabaseThreads(location, clock, budget)
+    def __init__(self, engine: DatabaseThreads, *, is_owner: bool = True) -> None:
+        self.name = engine.location.name
+        self._engine = engine
+        self._is_owner = is_owner
+        self._clock = engine.clock
         #: The last maintenance pass made by this store, or found by its first `tend`.
         self._last_pass: int | None = None
 
@@ -132,20 +130,22 @@ class SqliteStore(Store):
         Raises:
             ConfigError: The URL names no file.
         """
-        return cls(FileLocation.of(url), clock or SystemClock(), budget / 1000)
+        location = FileLocation.of(url)
+        return cls(DatabaseThreads(location, clock or SystemClock(), budget / 1000))
 
     async def open(self) -> str:
         version = sqlite3.sqlite_version
         await self._write(None, lambda tx: None)
-        if self._location.path is None:
+        path = self._engine.location.path
+        if path is None:
             return f"SQLite {version} in memory: jobs are lost when the program ends"
         return (
-            f"SQLite {version} at {self._location.path}: jobs survive a crash of any "
+            f"SQLite {version} at {path}: jobs survive a crash of any "
             "process; a power cut may cost the last moments, but no durable add"
         )
 
     async def close(self) -> None:
-        if self._shares_threads:
+        if not self._is_owner:
             return
         try:
             await asyncio.to_thread(self._engine.stop)
@@ -154,12 +154,11 @@ class SqliteStore(Store):
             self._engine.stop()
 
     def twin(self) -> Self:
-        twin = type(self)(self._location, self._clock, self._budget)
-        if self._location.path is None:
+        engine = self._engine
+        if engine.location.path is None:
             # The only connection holds the data, while its owner keeps it open.
-            twin._engine = self._engine
-            twin._shares_threads = True
-        return twin
+            return type(self)(engine, is_owner=False)
+        return type(self)(DatabaseThreads(engine.location, engine.clock, engine.budget))
 
     async def now(self) -> int:
         return self._clock.now_ms()

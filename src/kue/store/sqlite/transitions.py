@@ -199,7 +199,7 @@ def _measure(tx: Transaction, ended: list[_EndedJob]) -> None:
     """Add to the statistics: completed and failed jobs, and the time runs took."""
     for row, ending, began in ended:
         if isinstance(ending, Completed | Retried | Failed):
-            stats = tx.stats(row.type)
+            stats = tx.stats[row.type]
             stats.complete += isinstance(ending, Completed)
             stats.failed += isinstance(ending, Failed)
             stats.run_ms += 0 if began is None else max(0, tx.now - began)

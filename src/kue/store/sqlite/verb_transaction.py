@@ -8,6 +8,7 @@ end, in few statements, however many jobs the verb changed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from kue.model.job import State
@@ -79,8 +80,9 @@ class Transaction:
         self._has_listeners = bool(to_all)
         #: Whether there are subscribers at all: if not, events cost nothing.
         self.has_subscribers = bool(to_all or to_some)
-        self._counts: dict[tuple[str, str, bool], int] = {}
-        self._stats: dict[str, TypeStats] = {}
+        self._counts: defaultdict[tuple[str, str, bool], int] = defaultdict(int)
+        #: Statistics by type.
+        self.stats: defaultdict[str, TypeStats] = defaultdict(TypeStats)
         self._events: list[EventValues] = []
         self.error_changes = ErrorGroupChanges()
         #: Whether events were written.
@@ -112,19 +114,12 @@ class Transaction:
 
     def count(self, type: str, state: str, by: int, *, own: bool = False) -> None:
         """Note that *by* more (or fewer) jobs are in *state*."""
-        key = (type, state, own)
-        self._counts[key] = self._counts.get(key, 0) + by
+        self._counts[type, state, own] += by
 
     def moved(self, type: str, before: str, after: str, n: int = 1) -> None:
         """Note that *n* jobs went from one state to another, neither of them final."""
         self.count(type, before, -n)
         self.count(type, after, n)
-
-    def stats(self, type: str) -> TypeStats:
-        stats = self._stats.get(type)
-        if stats is None:
-            stats = self._stats[type] = TypeStats()
-        return stats
 
     def publish(
         self,
@@ -143,11 +138,11 @@ class Transaction:
         counts = [(*key, by) for key, by in self._counts.items() if by]
         if counts:
             self.db.executemany(_COUNT, counts)
-        for type, stat in self._stats.items():
+        for type, stat in self.stats.items():
             values = (stat.added, stat.complete, stat.failed, stat.run_ms)
             self.run(_STAT, self.now // 60_000, type, *values)
         self._counts.clear()
-        self._stats.clear()
+        self.stats.clear()
         self.error_changes.write(self.db)
         self._write_events()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kue.store.redis.keys import LIVE_CHUNK
+from kue.store.redis.keys import LIVE_CHUNK, offsets_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,11 +58,8 @@ class Bitset:
             mine = int.from_bytes(self._chunks[chunk])
             theirs = int.from_bytes(other._chunks.get(chunk, b""))
             rest = (mine & ~theirs).to_bytes(_BYTES)
-            base = chunk * LIVE_CHUNK
-            for index, byte in enumerate(rest):
-                for bit in range(8) if byte else ():
-                    if byte & (128 >> bit):
-                        yield base + 8 * index + bit
+            for offset in offsets_in(rest):
+                yield chunk * LIVE_CHUNK + offset
 
     @property
     def highest(self) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
-    from kue.store.redis.keys import Keys
+    from kue.store.redis.sharding import Shards
 
 #: What `doctor_inspect.lua` can inspect: a kind, and its arguments.
 Subject: TypeAlias = tuple[str | int | bytes, ...]
@@ -31,18 +31,10 @@ class Inspection(NamedTuple):
 class Shard:
     """The keys of a shard, its jobs, and calls to it."""
 
-    def __init__(
-        self,
-        number: int,
-        keys: Keys,
-        run: Callable[..., Awaitable[Any]],
-        read: Callable[[int, list[RedisCommand]], Awaitable[list[Any]]],
-        shards: Sequence[Shard],
-    ) -> None:
+    def __init__(self, db: Shards, number: int, shards: Sequence[Shard]) -> None:
         self.number = number
-        self.keys = keys
-        self._run = run
-        self._read = read
+        self.keys = db.keys[number]
+        self._db = db
         #: All shards, with this one.
         self._shards = shards
 
@@ -58,7 +50,7 @@ class Shard:
 
     async def read(self, commands: Sequence[RedisCommand]) -> list[Any]:
         """Run several reading commands in one round trip."""
-        return await self._read(self.number, list(commands))
+        return await self._db.read_many(self.number, list(commands))
 
     async def inspect(self, subjects: Sequence[Subject]) -> list[Inspection]:
         """Return the facts about each subject, each read atomically."""
@@ -66,7 +58,7 @@ class Shard:
         for start in range(0, len(subjects), MAX_SUBJECTS):
             part = subjects[start : start + MAX_SUBJECTS]
             args = [word for subject in part for word in (len(subject), *subject)]
-            now, *answers = await self._run(self.number, "doctor_inspect", *args)
+            now, *answers = await self._db.run(self.number, "doctor_inspect", *args)
             for subject, (digest, facts) in zip(part, answers, strict=True):
                 found.append(Inspection(self, subject, digest, facts, now))
         return found
@@ -77,7 +69,7 @@ class Shard:
         """Run *commands* if nothing has changed: done | changed | refused."""
         subject = inspection.subject
         args = [word for command in commands for word in (len(command), *command)]
-        word: bytes = await self._run(
+        word: bytes = await self._db.run(
             self.number,
             "doctor_repair",
             inspection.digest,

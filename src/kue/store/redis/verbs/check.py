@@ -19,8 +19,8 @@ async def check(
 ) -> Report:
     await db.open()
     shards: list[Shard] = []
-    for number, keys in enumerate(db.keys):
-        shards.append(Shard(number, keys, db.run, db.read_many, shards))
+    for number in range(db.count):
+        shards.append(Shard(db, number, shards))
     work = RedisCheck(shards, CheckProgress(on_progress))
     return await work.run(await servers_of(db), pattern_of(db), repair=repair)
 

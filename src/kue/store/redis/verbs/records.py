@@ -9,6 +9,7 @@ import msgspec
 
 from kue.model.names import quote, unquote
 from kue.store.codec import encode_json
+from kue.store.redis.sharding import ms_of
 from kue.store.redis.wire.client import pairs
 from kue.store.validation import check_kept, check_limit, read_act_cursor
 from kue.store.values import RINGS, AuditEntry, AuditPage, KeepRequest
@@ -47,7 +48,7 @@ async def kept(
     time, text = await db.read_many(
         HOME, [("TIME",), ("HGET", key, _field(room, name))]
     )
-    return _value(text, _moment(time) if now is None else now)
+    return _value(text, ms_of(time) if now is None else now)
 
 
 async def all_kept(db: Shards, room: str, *, now: int | None = None) -> dict[str, str]:
@@ -100,11 +101,6 @@ async def acts(db: Shards, limit: int = 50, cursor: str | None = None) -> AuditP
 
 def _field(room: str, name: str) -> str:
     return f"{room}:{quote(name)}"
-
-
-def _moment(time: list[bytes]) -> int:
-    seconds, micros = time
-    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def _value(text: bytes | None, now: int) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import defaultdict
 from itertools import chain
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -60,6 +61,8 @@ _NO_RESULT_TAIL = tail_of(_NO_RESULT)
 #: The arguments of ``cycle.lua`` for a claim, when nothing is claimed.
 _NO_CLAIM = ("", 0, "", 0, 0, EXPIRED_TAIL, 0)
 _OVERDUE = {"": "", "lease": "L", "ttl": "T"}
+#: Ending, type, delay and flags: what outcomes that are sent together share.
+_Alike = tuple[str, str, int, str]
 _decode_text = msgspec.json.Decoder(str).decode
 
 
@@ -362,25 +365,22 @@ def arguments(
 
     Also returns, for each in the order sent, its position in *outcomes*.
     """
-    groups: dict[tuple[str, str, int, str], list[Any]] = {}
-    positions: dict[tuple[str, str, int, str], list[int]] = {}
+    groups: defaultdict[_Alike, tuple[list[int], list[Any]]]
+    groups = defaultdict(lambda: ([], []))
     for position in chosen:
         outcome = outcomes[position]
         job, ending = outcome.job, outcome.ending
         is_complete = type(ending) is Completed
         delay = 0 if is_complete else getattr(ending, "delay", 0)
         key = (_ENDING[type(ending)], job.type, delay, flags_of(outcome))
-        group = groups.get(key)
-        if group is None:
-            group = groups[key] = []
-            positions[key] = []
+        positions, group = groups[key]
+        positions.append(position)
         tail = _NO_RESULT_TAIL if ending == _NO_RESULT else tail_of(ending)
         group += (job.id, job.token, tail)
-        positions[key].append(position)
     order: list[int] = []
     args: list[Any] = []
-    for (ending_name, job_type, delay, flags), group in groups.items():
-        order += positions[ending_name, job_type, delay, flags]
+    for (ending_name, job_type, delay, flags), (positions, group) in groups.items():
+        order += positions
         args += (ending_name, quote(job_type), delay, flags, len(group) // 3)
         args += group
     return order, args

@@ -93,6 +93,7 @@ class RedisClient:
     """Connections to one Redis, its Sentinels or its Cluster, for one event loop."""
 
     def __init__(self, address: RedisAddress, *, budget_seconds: float) -> None:
+        self.name = address.name
         self._address = address
         self._budget = budget_seconds
         self._connector = Connector(address)
@@ -294,7 +295,7 @@ class RedisClient:
 
     def translate(self, exc: Exception) -> StoreError:
         """Return the `StoreError` for an error of redis-py or the system."""
-        name = self._address.name
+        name = self.name
         if isinstance(exc, exceptions.OutOfMemoryError):
             return StoreFull(
                 f"{name} has reached maxmemory and takes no new jobs; existing jobs "

@@ -10,6 +10,7 @@ from kue.model.errors import StoreCorrupt, StoreRefused
 from kue.store.redis.keys import SCHEMA, Keys, root_of
 
 if TYPE_CHECKING:
+    from kue.model.settings import Settings
     from kue.store.redis.wire.client import RedisClient
 
 MIN_VERSION = (7, 0)
@@ -27,7 +28,7 @@ class ServerInfo(NamedTuple):
 
 
 async def probe(
-    client: RedisClient, keys: list[Keys], *, prefix: str, allow_eviction: bool
+    client: RedisClient, keys: list[Keys], settings: Settings
 ) -> ServerInfo:
     """
     Check every node that holds a shard.
@@ -38,23 +39,18 @@ async def probe(
     sentences: dict[str, None] = {}
     ids: list[bytes] = []
     # Only reads, and comes first: a refused store must not have been written to.
-    await _check_other_layout(client, prefix, len(keys))
+    await _check_other_layout(client, settings.prefix, len(keys))
     for shard, key in enumerate(keys):
         info = await client.info(key.root, *_SECTIONS)
         info["save"] = await client.config(key.root, "save") or ""
-        check(info, allow_eviction=allow_eviction)
+        check(info, allow_eviction=settings.allow_eviction)
         sentences[durability(info)] = None
         ids.append(await _check_layout(client, key.root, shard, len(keys)))
     return ServerInfo("; ".join(sentences), ids)
 
 
 async def verify(
-    client: RedisClient,
-    keys: list[Keys],
-    ids: list[bytes],
-    *,
-    name: str,
-    allow_eviction: bool,
+    client: RedisClient, keys: list[Keys], ids: list[bytes], settings: Settings
 ) -> None:
     """
     Check what may change while the store is open.
@@ -64,12 +60,12 @@ async def verify(
     """
     for key, opened in zip(keys, ids, strict=True):
         info = await client.info(key.root, "server", "replication", "memory")
-        check(info, allow_eviction=allow_eviction)
+        check(info, allow_eviction=settings.allow_eviction)
         if await client.read(key.root, "HGET", key.of_shard("meta"), "id") != opened:
             raise StoreRefused(
-                f"{name} was emptied or replaced while it was in use: its jobs are "
-                "lost, and new jobs reuse their ids; restore a backup, or restart all "
-                "workers and producers to continue with what is there"
+                f"{client.name} was emptied or replaced while it was in use: its jobs "
+                "are lost, and new jobs reuse their ids; restore a backup, or restart "
+                "all workers and producers to continue with what is there"
             )
 
 

@@ -146,7 +146,7 @@ class _Batch:
         tx = self._tx
         own = state.is_final and draft.spec.retention is not None
         tx.count(draft.type, state, 1, own=own)
-        tx.stats(draft.type).added += 1
+        tx.stats[draft.type].added += 1
         tx.publish(Kind.ENQUEUE, job_id, draft.type, 0, {"state": state})
         entered(tx, draft.type, state)
 
