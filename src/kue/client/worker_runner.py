@@ -6,10 +6,11 @@ import asyncio
 import signal
 import threading
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from kue.aio.event_loop import on_signals
-from kue.client.hooks import FailureNotifier, Hooks
+from kue.aio.tasks import BackgroundTasks
 from kue.model.duration import Duration, milliseconds
 from kue.worker.worker import GRACE_SECONDS, Worker, WorkerOptions
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from kue.client.connection import Connection
+    from kue.client.hooks import Hooks
     from kue.client.registry import HandlerRegistry
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -102,22 +104,22 @@ class RunMethods:
             StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
         """
         on_start = options.pop("on_start", None)
-        worker, notifier = self._worker(types, **options)
+        worker, hook_calls = self._worker(types, **options)
         if on_start is not None:
             on_start(worker)
         if not signals:
-            await self._run(worker, notifier)
+            await self._run(worker, hook_calls)
             return
         with stopped_by_signals(worker):
-            await self._run(worker, notifier)
+            await self._run(worker, hook_calls)
 
     @asynccontextmanager
     async def work(
         self, *, types: Iterable[str] | None = None, **options: Unpack[WorkOptions]
     ) -> AsyncIterator[Worker]:
         """Run jobs during the body of ``async with q.work():``, and stop after it."""
-        worker, notifier = self._worker(types, **options)
-        running = asyncio.create_task(self._run(worker, notifier), name="kue work")
+        worker, hook_calls = self._worker(types, **options)
+        running = asyncio.create_task(self._run(worker, hook_calls), name="kue work")
         try:
             yield worker
         finally:
@@ -136,20 +138,21 @@ class RunMethods:
 
     def _worker(
         self, types: Iterable[str] | None, grace: Duration = GRACE_SECONDS, **rest: Any
-    ) -> tuple[Worker, FailureNotifier]:
+    ) -> tuple[Worker, BackgroundTasks]:
         seconds = milliseconds(grace, field="grace") / 1000
         options = WorkerOptions(grace=seconds, **rest)
-        notifier = FailureNotifier(self._hooks.failure)
+        hook_calls = BackgroundTasks()
+        notify = partial(self._hooks.notify_failure, hook_calls)
         worker = Worker(
             self._connection.store,
             self._handlers.processors(types, options.concurrency),
             self._connection.settings,
             options,
-            on_failed=notifier.notify if self._hooks.failure else None,
+            on_failed=notify if self._hooks.failure else None,
         )
-        return worker, notifier
+        return worker, hook_calls
 
-    async def _run(self, worker: Worker, notifier: FailureNotifier) -> None:
+    async def _run(self, worker: Worker, hook_calls: BackgroundTasks) -> None:
         self._workers.add(worker)
         async with AsyncExitStack() as stack:
             stack.callback(self._workers.discard, worker)
@@ -158,5 +161,5 @@ class RunMethods:
             stack.push_async_callback(self._hooks.stop)
             for resource in self._handlers.resources:
                 stack.push_async_callback(resource.close)
-            stack.push_async_callback(notifier.done)
+            stack.push_async_callback(hook_calls.finish)
             await worker.run()
