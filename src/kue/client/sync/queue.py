@@ -9,7 +9,7 @@ from kue.client.builder import BaseJobBuilder
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
 from kue.client.handle import JobHandle, added_handle
 from kue.client.sync.event_iterator import iterate
-from kue.client.sync.handle import SyncJobHandle
+from kue.client.sync.handle import SyncJobHandle, on_the_loop
 from kue.client.sync.queue_methods import SyncQueueMethods
 from kue.client.sync.worker_runner import SyncRunMethods
 
@@ -155,7 +155,7 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
     def off(self, event: str, callback: Callback | None = None) -> Self:
         """Unregister *callback*, or with None all callbacks of *event*."""
         refuse_on_a_loop("q.off(…)")
-        self.call(_forget, event, callback)
+        self.call(lambda q: on_the_loop(lambda: q.off(event, callback)))
         return self
 
     def events(self, *names: str) -> Iterator[Event]:
@@ -170,7 +170,3 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
 async def _listen(queue: Kue, event: str, callback: Callback) -> None:
     queue.on(event, callback)
     await queue._connection.subscriptions.ready()
-
-
-async def _forget(queue: Kue, event: str, callback: Callback | None) -> None:
-    queue.off(event, callback)
