@@ -180,17 +180,10 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
         Raises:
             As `enqueue`; a note on the error has the number of jobs that were added.
         """
-        await self._connection.subscriptions.ready()
-        bulk = BulkEnqueue(
-            self._connection.batcher,
-            drafts(self._connection, what, data, options),
-            durable=durable,
-            on_progress=on_progress,
-        )
-        return [
-            added_handle(self._connection, draft.type, added)
-            for draft, added in await bulk.deliver()
-        ]
+        connection = self._connection
+        await connection.subscriptions.ready()
+        made = drafts(connection, what, data, options)
+        return await BulkEnqueue(connection, made, durable, on_progress).deliver()
 
     # -- events ----------------------------------------------------------------
 
