@@ -369,7 +369,9 @@ class JobHandle(Generic[T_co]):
                 retried since.
             UniqueHeld: Another job holds its unique key.
         """
-        job = await self._ended()
+        job = self._known
+        if job is None or not job.state.is_final:
+            job = await self.refresh()
         if job.state is State.WAITING and data is msgspec.UNSET:
             return False
         if not job.state.is_final:
@@ -409,11 +411,6 @@ class JobHandle(Generic[T_co]):
             if (now.state, now.promote_at) != (State.DELAYED, at):
                 raise InvalidTransition(self.id, now.state, "be delayed")
         self._restarted = job.ending or self._restarted
-
-    async def _ended(self) -> Job:
-        """Return the job with the ending this handle read; else read it now."""
-        job = self._known
-        return job if job and job.state.is_final else await self.refresh()
 
     @property
     def _known(self) -> Job | None:
