@@ -17,7 +17,7 @@ TWINS: tuple[tuple[type, type], ...] = (
     (JobHandle, SyncJobHandle),
 )
 #: Of the blocking side alone: how others run things on its loop, and hold their jobs.
-OWN = frozenset({"call", "held", "is_open", "session_here"})
+OWN = frozenset({"call", "held", "is_open"})
 AWAITED = ("Coroutine", "Awaitable", "AsyncIterator", "AsyncGenerator", "Future")
 
 

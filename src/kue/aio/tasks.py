@@ -45,6 +45,11 @@ class BackgroundTasks:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    async def finish(self) -> None:
+        """Return once all have ended."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def close(self) -> None:
         """Cancel what is left and wait until it is gone."""
         await cancel_all(tuple(self._tasks))

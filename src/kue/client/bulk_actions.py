@@ -287,26 +287,20 @@ class BulkActions:
     ) -> list[BulkResult]:
         """Call *act* with jobs; with *reads*, those given by id are read first."""
         given = {one if isinstance(one, int) else one.id: one for one in jobs}
-        ids = list(given)
         results: list[BulkResult] = []
+        ids = list(given)
         for start in range(0, len(ids), MAX_BATCH):
             batch = ids[start : start + MAX_BATCH]
-            seen = {
-                job_id: ExpectedState.of(job)
-                for job_id in batch
-                if not isinstance(job := given[job_id], int)
-            }
-            if reads:
-                seen |= await self._fetch([id for id in batch if id not in seen])
+            known = [job for id in batch if not isinstance(job := given[id], int)]
+            unread = [id for id in batch if isinstance(given[id], int)]
+            if reads and unread:
+                known += filter(None, await self._connection.store.get(unread))
+            seen = {job.id: ExpectedState.of(job) for job in known}
             # A job that was not found is not acted on, even if it exists by then.
             there = [id for id in batch if id in seen] if reads else batch
             replies = dict(zip(there, await act(there, seen), strict=True))
             results += (_result(id, replies.get(id, _GONE), wanted) for id in batch)
         return results
-
-    async def _fetch(self, job_ids: list[int]) -> dict[int, ExpectedState]:
-        jobs = await self._connection.store.get(job_ids) if job_ids else ()
-        return {job.id: ExpectedState.of(job) for job in jobs if job is not None}
 
 
 def _result(job_id: int, reply: Reply, wanted: str) -> BulkResult:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from kue.aio.loop_thread import wait
+from kue.client.handle import added_handle
 from kue.store.batches import bytes_of_draft
-from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Added
+from kue.store.values import MAX_BATCH, MAX_CALL_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 
     from kue.aio.loop_thread import BackgroundLoop
     from kue.client.connection import Connection
-    from kue.client.enqueue_batcher import EnqueueBatcher
+    from kue.client.handle import JobHandle
     from kue.model.job import Draft
     from kue.model.payload import JSON
+    from kue.store.values import Added
 
 #: Called with how many jobs were added, after each chunk.
 OnAdded = Callable[[int], None]
-Answers = list[tuple["Draft", Added]]
 
 
 def drafts(
@@ -51,19 +52,18 @@ class BulkEnqueue:
     faster, and could overtake each other, so that jobs ran out of order.
     """
 
-    batcher: EnqueueBatcher
+    connection: Connection
     drafts: Iterator[Draft]
-    _: KW_ONLY
-    durable: bool = False
-    on_progress: OnAdded | None = None
+    durable: bool
+    on_progress: OnAdded | None
 
     def __post_init__(self) -> None:
-        self._answers: Answers = []
+        self._handles: list[JobHandle[Any]] = []
         #: Made, but too large for the chunk before.
         self._left: list[Draft] = []
 
-    async def deliver(self) -> Answers:
-        """Add everything; return each draft with its answer."""
+    async def deliver(self) -> list[JobHandle[Any]]:
+        """Add everything; return the handles, in the order of the drafts."""
         with self._counting():
             chunk = self._load()
             while chunk:
@@ -76,9 +76,9 @@ class BulkEnqueue:
                 finally:
                     # Also when the next cannot be made: we must know what was added.
                     self._record(sent, await adding)
-        return self._answers
+        return self._handles
 
-    def deliver_from_thread(self, loop: BackgroundLoop) -> Answers:
+    def deliver_from_thread(self, loop: BackgroundLoop) -> list[JobHandle[Any]]:
         """
         Add everything on *loop*; drafts are made, and progress reported, here.
 
@@ -94,7 +94,7 @@ class BulkEnqueue:
                     chunk = self._load()
                 finally:
                     self._record(sent, wait(adding))
-        return self._answers
+        return self._handles
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
@@ -102,7 +102,7 @@ class BulkEnqueue:
         try:
             yield
         except Exception as exc:
-            exc.add_note(f"{len(self._answers)} of the jobs had been added")
+            exc.add_note(f"{len(self._handles)} of the jobs had been added")
             raise
 
     def _load(self) -> list[Draft]:
@@ -118,9 +118,12 @@ class BulkEnqueue:
         return chunk
 
     async def _add(self, chunk: list[Draft]) -> list[Added]:
-        return await self.batcher.add_batch(chunk, durable=self.durable)
+        return await self.connection.batcher.add_batch(chunk, durable=self.durable)
 
     def _record(self, chunk: list[Draft], added: list[Added]) -> None:
-        self._answers.extend(zip(chunk, added, strict=True))
+        self._handles += (
+            added_handle(self.connection, draft.type, answer)
+            for draft, answer in zip(chunk, added, strict=True)
+        )
         if self.on_progress is not None:
-            self.on_progress(len(self._answers))
+            self.on_progress(len(self._handles))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from kue.aio.retry import StoreRetry
@@ -37,29 +38,17 @@ class Connection:
         self.background = BackgroundTasks()
         self.subscriptions = Subscriptions(store, self.store_retry, self.background)
         self.batcher = EnqueueBatcher(store)
-        self._templates: dict[str, DraftTemplate] = {}
+        self._plain = lru_cache(MAX_TEMPLATES)(partial(self.template, options={}))
 
     def draft(self, type: str, data: JSON, options: dict[str, Any]) -> Draft:
         """Return a valid draft; raises what `kue.model.draft.draft` raises."""
-        if not options:
+        if not options and isinstance(type, str):
             return self._plain(type).draft(data)
         return draft(type, data, max_data=self.settings.max_data, **options)
 
     def template(self, type: str, options: Mapping[str, Any]) -> DraftTemplate:
         """Return a template for drafts that differ in their data; raises as `draft`."""
         return DraftTemplate(type, options, max_data=self.settings.max_data)
-
-    def _plain(self, type: str) -> DraftTemplate:
-        try:
-            template = self._templates.get(type)
-        except TypeError:
-            # Not even hashable: the check below raises.
-            template = None
-        if template is None:
-            template = self.template(type, {})
-            if len(self._templates) < MAX_TEMPLATES:
-                self._templates[type] = template
-        return template
 
     def add(self, draft: Draft, *, durable: bool = False) -> Awaitable[Added]:
         """Add one draft; a durable one is sent alone."""

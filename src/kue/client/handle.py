@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
@@ -310,23 +309,23 @@ class JobHandle(Generic[T_co]):
         given = {
             key: value for key, value in every.items() if value is not msgspec.UNSET
         }
-        change = self._change(given, ExpectedState(self._created_at))
-        [word] = await self._connection.store.update([change])
+        word = await self._change(given, ExpectedState(self._created_at))
         check(self.id, word, wanted="be changed")
 
-    def _change(self, given: dict[str, Any], seen: ExpectedState) -> Change:
+    async def _change(self, given: dict[str, Any], seen: ExpectedState) -> Result:
         options = {name: value for name, value in given.items() if name != "data"}
         valid = self._connection.draft(self.type, given.get("data"), options)
-        values = {
-            "data": valid.spec.data,
-            "priority": valid.priority,
-            "tags": valid.spec.tags,
-            "attempts": valid.spec.max_attempts,
-        }
-        known = {name: values[name] for name in given}
-        if "attempts" in known:
-            known["max_attempts"] = known.pop("attempts")
-        return Change(self.id, **known, seen=seen)
+        spec = valid.spec
+        change = Change(
+            self.id,
+            data=spec.data if "data" in given else msgspec.UNSET,
+            priority=valid.priority if "priority" in given else msgspec.UNSET,
+            tags=spec.tags if "tags" in given else msgspec.UNSET,
+            max_attempts=spec.max_attempts if "attempts" in given else msgspec.UNSET,
+            seen=seen,
+        )
+        [word] = await self._connection.store.update([change])
+        return word
 
     async def cancel(self, reason: str = "") -> bool:
         """
@@ -370,7 +369,9 @@ class JobHandle(Generic[T_co]):
                 retried since.
             UniqueHeld: Another job holds its unique key.
         """
-        job = await self._ended()
+        job = self._known
+        if job is None or not job.state.is_final:
+            job = await self.refresh()
         if job.state is State.WAITING and data is msgspec.UNSET:
             return False
         if not job.state.is_final:
@@ -411,11 +412,6 @@ class JobHandle(Generic[T_co]):
                 raise InvalidTransition(self.id, now.state, "be delayed")
         self._restarted = job.ending or self._restarted
 
-    async def _ended(self) -> Job:
-        """Return the job with the ending this handle read; else read it now."""
-        job = self._known
-        return job if job and job.state.is_final else await self.refresh()
-
     @property
     def _known(self) -> Job | None:
         """The job as it was read last, unless this handle restarted it since."""
@@ -425,8 +421,7 @@ class JobHandle(Generic[T_co]):
         return job
 
     async def _replace_data(self, job: Job, data: JSON) -> None:
-        change = self._change({"data": data}, ExpectedState.of(job))
-        [word] = await self._connection.store.update([change])
+        word = await self._change({"data": data}, ExpectedState.of(job))
         state = (await self.refresh()).state if word is Result.REFUSED else None
         check(self.id, word, wanted="be retried with other data", state=state)
 
@@ -478,15 +473,6 @@ def added_handle(
         is_new=added.new,
         reader=reader,
     )
-
-
-def moved(handle: JobHandle[T_co], connection: Connection) -> JobHandle[T_co]:
-    """Return a handle of the same job for *connection*, on another loop."""
-    if handle._connection is connection:
-        return handle
-    other = copy(handle)
-    other._connection, other._callbacks = connection, None
-    return other
 
 
 def _final_event(job: Job) -> Event | None:

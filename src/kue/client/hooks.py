@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,6 +12,7 @@ from kue.model.job import Error, Failed, Job
 from kue.model.payload import JSON
 
 if TYPE_CHECKING:
+    from kue.aio.tasks import BackgroundTasks
     from kue.store.values import Outcome
     from kue.worker.active_job import ActiveJob
 
@@ -59,29 +59,14 @@ class Hooks:
             except Exception:
                 logger.exception("shutdown hook %r raised", hook)
 
-
-class FailureNotifier:
-    """Calls the failure hooks of one worker, in tasks next to its work."""
-
-    def __init__(self, hooks: list[FailureHook]) -> None:
-        self._hooks = hooks
-        self._calls: set[asyncio.Task[None]] = set()
-
-    def notify(self, outcome: Outcome) -> None:
-        """Call the hooks for a job that failed for good."""
+    def notify_failure(self, calls: BackgroundTasks, outcome: Outcome) -> None:
+        """Call the failure hooks in one of *calls*, if the job failed for good."""
         if isinstance(outcome.ending, Failed):
-            call = self._call_hooks(outcome.job, outcome.ending.error)
-            task = asyncio.create_task(call, name=f"kue failure {outcome.job.id}")
-            self._calls.add(task)
-            task.add_done_callback(self._calls.discard)
+            call = self._call_on_failure(outcome.job, outcome.ending.error)
+            calls.start(call, f"kue failure {outcome.job.id}")
 
-    async def done(self) -> None:
-        """Return once all hooks have returned."""
-        if self._calls:
-            await asyncio.wait(self._calls)
-
-    async def _call_hooks(self, job: Job, error: Error) -> None:
-        for hook in self._hooks:
+    async def _call_on_failure(self, job: Job, error: Error) -> None:
+        for hook in self.failure:
             try:
                 await awaited(hook(job, error))
             except Exception:

@@ -211,7 +211,8 @@ class Queries:
         Raises:
             ValueError: The numbers, the order or the state make no sense.
         """
-        descending = _is_descending(order)
+        if order not in ("asc", "desc"):
+            raise ValueError(f"order is 'asc' or 'desc', not {order!r}")
         wanted = _length(first, last)
         page = Page([], None)
         jobs: list[Job] = []
@@ -224,7 +225,7 @@ class Queries:
                 else min(wanted - len(jobs), MAX_BATCH),
                 cursor=page.cursor,
                 skip=0 if page.cursor else first,
-                descending=descending,
+                descending=order == "desc",
             )
             jobs += page.jobs
             if page.cursor is None:
@@ -270,12 +271,6 @@ class Queries:
     async def limits(self) -> dict[str, Limits]:
         """Return the limits in force, by type."""
         return await self._connection.store.limits()
-
-
-def _is_descending(order: str) -> bool:
-    if order not in ("asc", "desc"):
-        raise ValueError(f"order is 'asc' or 'desc', not {order!r}")
-    return order == "desc"
 
 
 def _length(first: int, last: int) -> int | None:

@@ -60,7 +60,7 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
         self._handlers = HandlerRegistry()
         self._hooks = Hooks()
         self._workers: set[Worker] = set()
-        self._sync = SyncKue(self, self._twin)
+        self._sync = SyncKue(self)
 
     def __repr__(self) -> str:
         return f"<Kue on {self._connection.store.name}>"
@@ -87,7 +87,8 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
     @property
     def _connection(self) -> Connection:
         """The connection of the running event loop; the loop of `sync` has its own."""
-        return self._sync.session_here or self._home
+        sync = self._sync._sync_connection
+        return sync.queue._home if sync and sync.loop.is_here else self._home
 
     @_connection.setter
     def _connection(self, connection: Connection) -> None:
@@ -98,7 +99,7 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
         twin = copy(self)
         twin._connection = Connection(self._connection.store.twin(), self.settings)
         twin._workers = set()
-        twin._sync = SyncKue(twin, twin._twin)
+        twin._sync = SyncKue(twin)
         return twin
 
     async def open(self) -> str:
@@ -179,17 +180,10 @@ class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
         Raises:
             As `enqueue`; a note on the error has the number of jobs that were added.
         """
-        await self._connection.subscriptions.ready()
-        bulk = BulkEnqueue(
-            self._connection.batcher,
-            drafts(self._connection, what, data, options),
-            durable=durable,
-            on_progress=on_progress,
-        )
-        return [
-            added_handle(self._connection, draft.type, added)
-            for draft, added in await bulk.deliver()
-        ]
+        connection = self._connection
+        await connection.subscriptions.ready()
+        made = drafts(connection, what, data, options)
+        return await BulkEnqueue(connection, made, durable, on_progress).deliver()
 
     # -- events ----------------------------------------------------------------
 

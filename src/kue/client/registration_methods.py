@@ -23,6 +23,7 @@ from kue.client.task import Task
 from kue.client.worker_resource import Check, Resource
 from kue.model.arguments import Arguments
 from kue.model.backoff import exponential
+from kue.model.options import JobOptions
 from kue.worker.active_job import ActiveJob
 from kue.worker.handler_adapters import (
     Execution,
@@ -35,7 +36,6 @@ from kue.worker.handler_adapters import (
 
 if TYPE_CHECKING:
     from kue.client.queue import Kue
-    from kue.model.options import JobOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,6 +50,17 @@ TASK_DEFAULTS: dict[str, Any] = {
     "attempts": 3,
     "backoff": exponential("1s", max="1h", jitter=0.5),
 }
+
+
+class TaskOptions(JobOptions, total=False):
+    """What ``@q.task(…)`` takes."""
+
+    name: str | None
+    execution: Execution | None
+    concurrency: int | None
+    weight: int
+    middleware: Sequence[Middleware]
+    uses: Sequence[Resource[Any]]
 
 
 class TaskDecorator(Protocol):
@@ -100,30 +111,12 @@ class Registration:
     @overload
     def task(self, function: Callable[P, T], /) -> Task[P, T, T]: ...
     @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        execution: Execution | None = None,
-        concurrency: int | None = None,
-        weight: int = 1,
-        middleware: Sequence[Middleware] = (),
-        uses: Sequence[Resource[Any]] = (),
-        **options: Unpack[JobOptions],
-    ) -> TaskDecorator: ...
+    def task(self, /, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
     def task(
         self,
         function: Callable[..., Any] | None = None,
         /,
-        *,
-        name: str | None = None,
-        execution: Execution | None = None,
-        concurrency: int | None = None,
-        weight: int = 1,
-        middleware: Sequence[Middleware] = (),
-        uses: Sequence[Resource[Any]] = (),
-        **options: Unpack[JobOptions],
+        **options: Unpack[TaskOptions],
     ) -> Any:
         """
         Make a task of a function: its calls can be jobs, and workers run them.
@@ -139,58 +132,57 @@ class Registration:
 
         A first parameter of type `ActiveJob` (or named ``job``) gets the job.
 
-        Args:
+        Other options are defaults for its jobs; a call may override them.
+
+        Keyword Args:
             name: The type of its jobs; else the name of the function.
             concurrency: How many at once in one worker.
             weight: Its share of a worker's slots when there are not enough.
             middleware: Around its runs, inside the queue's own middleware.
             uses: Resources that must be open, and fresh, when it runs.
-            options: Defaults for its jobs; a call may override them.
 
         Raises:
             TypeError: A parameter cannot be made from JSON.
             ValueError: The type has a handler, or an option makes no sense.
         """
-        make = partial(
-            self._task,
-            name=name,
-            execution=execution,
-            options=TASK_DEFAULTS | dict(options),
-            slots=concurrency,
-            weight=weight,
-            middleware=tuple(middleware),
-            uses=tuple(uses),
-        )
+        make = partial(self._task, **options)
         return make if function is None else make(function)
 
     def _task(
         self,
         function: Callable[..., Any],
         *,
-        name: str | None,
-        execution: Execution | None,
-        options: dict[str, Any],
-        **settings: Any,
+        name: str | None = None,
+        execution: Execution | None = None,
+        concurrency: int | None = None,
+        weight: int = 1,
+        middleware: Sequence[Middleware] = (),
+        uses: Sequence[Resource[Any]] = (),
+        **options: Any,
     ) -> Task[..., Any, Any]:
         queue = cast("Kue", self)
         arguments = Arguments(function, ActiveJob)
+        type = name or function.__name__
         task: Task[..., Any, Any] = Task(
-            queue, function, name or function.__name__, arguments, options
+            queue, function, type, arguments, TASK_DEFAULTS | options
         )
         # Options that make no sense should fail here, not at the first call.
         task._check_options()
         where = execution or ("loop" if is_async(function) else "thread")
-        if where == "process" and settings["uses"]:
+        if where == "process" and uses:
             raise ValueError(
                 f"{task.name} runs in its own process, where the worker's "
                 "resources are not open; let the function open what it needs"
             )
         self._handlers.add(
             HandlerSettings(
-                type=task.name,
+                type=type,
                 handler=_task_handler(task, where),
                 execution=where,
-                **settings,
+                slots=concurrency,
+                weight=weight,
+                middleware=tuple(middleware),
+                uses=tuple(uses),
             )
         )
         return task

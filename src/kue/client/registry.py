@@ -14,7 +14,7 @@ from kue.model.names import check_path_name
 from kue.worker.lane import Processor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 #: How many jobs of a type run at once by default: coroutines mostly wait, threads cost
 #: more, processes compute.
@@ -81,21 +81,16 @@ class HandlerRegistry:
         self, settings: HandlerSettings, concurrency: int | None
     ) -> Processor:
         slots = settings.slots or concurrency or SLOTS[settings.execution]
+        handler = settings.handler
+        if settings.uses:
+            handler = using(settings.uses, handler)
         return Processor(
             settings.type,
             min(slots, concurrency or slots),
-            _around(settings, self.middleware),
+            compose([*self.middleware, *settings.middleware], handler),
             settings.execution,
             settings.weight,
         )
-
-
-def _around(settings: HandlerSettings, middleware: Sequence[Middleware]) -> Any:
-    """Return the handler with its resources and middleware around it."""
-    handler = settings.handler
-    if settings.uses:
-        handler = using([*settings.uses], handler)
-    return compose([*middleware, *settings.middleware], handler)
 
 
 def _check_positive(name: str, value: int | None) -> None:

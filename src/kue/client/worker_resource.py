@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -96,7 +96,7 @@ class Resource(Generic[T]):
             logger.warning("resource %s did not close", self.name, exc_info=True)
 
 
-def using(resources: list[Resource[Any]], handler: CallNext) -> CallNext:
+def using(resources: Sequence[Resource[Any]], handler: CallNext) -> CallNext:
     """Wrap *handler* so that *resources* are open and fresh when it is called."""
 
     async def handle(job: ActiveJob) -> JSON:

@@ -6,10 +6,11 @@ import asyncio
 import signal
 import threading
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from kue.aio.event_loop import on_signals
-from kue.client.hooks import FailureNotifier, Hooks
+from kue.aio.tasks import BackgroundTasks
 from kue.model.duration import Duration, milliseconds
 from kue.worker.worker import GRACE_SECONDS, Worker, WorkerOptions
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from kue.client.connection import Connection
+    from kue.client.hooks import Hooks
     from kue.client.registry import HandlerRegistry
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -46,6 +48,24 @@ def stopped_by_signals(worker: Worker) -> Iterator[None]:
         yield
 
 
+class WorkOptions(TypedDict, total=False):
+    """What `Kue.work` takes."""
+
+    grace: Duration
+    concurrency: int | None
+    name: str | None
+
+
+class RunOptions(WorkOptions, total=False):
+    """What `Kue.run` takes."""
+
+    strict: bool
+    burst: bool
+    max_jobs: int | None
+    supervised: bool
+    on_start: Callable[[Worker], object] | None
+
+
 class RunMethods:
     """The methods of a queue that run its jobs in this process."""
 
@@ -57,25 +77,20 @@ class RunMethods:
     async def run(
         self,
         *,
-        grace: Duration = GRACE_SECONDS,
         signals: bool = True,
         types: Iterable[str] | None = None,
-        concurrency: int | None = None,
-        strict: bool = False,
-        burst: bool = False,
-        max_jobs: int | None = None,
-        name: str | None = None,
-        supervised: bool = False,
-        on_start: Callable[[Worker], object] | None = None,
+        **options: Unpack[RunOptions],
     ) -> None:
         """
         Run jobs until stopped: by `stop`, or by SIGINT or SIGTERM with *signals*.
 
-        Stopping waits up to *grace* for running jobs, then requeues them; a second
-        signal requeues them at once.
+        Stopping waits up to *grace* (by default 30 seconds) for running jobs, then
+        requeues them; a second signal requeues them at once.
 
         Args:
             types: Only these; else all that have a handler.
+
+        Keyword Args:
             concurrency: How many jobs at once, all types together.
             strict: With *concurrency*, serve types in the order given; else fairly.
             burst: Return when nothing is left to do.
@@ -88,38 +103,23 @@ class RunMethods:
             ConfigError: No handler was registered.
             StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
         """
-        options = WorkerOptions(
-            name=name,
-            grace=milliseconds(grace, field="grace") / 1000,
-            concurrency=concurrency,
-            strict=strict,
-            burst=burst,
-            max_jobs=max_jobs,
-            supervised=supervised,
-        )
-        worker, notifier = self._worker(options, types)
+        on_start = options.pop("on_start", None)
+        worker, hook_calls = self._worker(types, **options)
         if on_start is not None:
             on_start(worker)
         if not signals:
-            await self._run(worker, notifier)
+            await self._run(worker, hook_calls)
             return
         with stopped_by_signals(worker):
-            await self._run(worker, notifier)
+            await self._run(worker, hook_calls)
 
     @asynccontextmanager
     async def work(
-        self,
-        *,
-        grace: Duration = GRACE_SECONDS,
-        types: Iterable[str] | None = None,
-        concurrency: int | None = None,
-        name: str | None = None,
+        self, *, types: Iterable[str] | None = None, **options: Unpack[WorkOptions]
     ) -> AsyncIterator[Worker]:
         """Run jobs during the body of ``async with q.work():``, and stop after it."""
-        seconds = milliseconds(grace, field="grace") / 1000
-        options = WorkerOptions(name=name, grace=seconds, concurrency=concurrency)
-        worker, notifier = self._worker(options, types)
-        running = asyncio.create_task(self._run(worker, notifier), name="kue work")
+        worker, hook_calls = self._worker(types, **options)
+        running = asyncio.create_task(self._run(worker, hook_calls), name="kue work")
         try:
             yield worker
         finally:
@@ -137,19 +137,22 @@ class RunMethods:
             worker.stop()
 
     def _worker(
-        self, options: WorkerOptions, types: Iterable[str] | None
-    ) -> tuple[Worker, FailureNotifier]:
-        notifier = FailureNotifier(self._hooks.failure)
+        self, types: Iterable[str] | None, grace: Duration = GRACE_SECONDS, **rest: Any
+    ) -> tuple[Worker, BackgroundTasks]:
+        seconds = milliseconds(grace, field="grace") / 1000
+        options = WorkerOptions(grace=seconds, **rest)
+        hook_calls = BackgroundTasks()
+        notify = partial(self._hooks.notify_failure, hook_calls)
         worker = Worker(
             self._connection.store,
             self._handlers.processors(types, options.concurrency),
             self._connection.settings,
             options,
-            on_failed=notifier.notify if self._hooks.failure else None,
+            on_failed=notify if self._hooks.failure else None,
         )
-        return worker, notifier
+        return worker, hook_calls
 
-    async def _run(self, worker: Worker, notifier: FailureNotifier) -> None:
+    async def _run(self, worker: Worker, hook_calls: BackgroundTasks) -> None:
         self._workers.add(worker)
         async with AsyncExitStack() as stack:
             stack.callback(self._workers.discard, worker)
@@ -158,5 +161,5 @@ class RunMethods:
             stack.push_async_callback(self._hooks.stop)
             for resource in self._handlers.resources:
                 stack.push_async_callback(resource.close)
-            stack.push_async_callback(notifier.done)
+            stack.push_async_callback(hook_calls.finish)
             await worker.run()

@@ -31,11 +31,9 @@ def milliseconds(value: Duration, *, field: str = "duration") -> int:
         ValueError: It is negative, not finite, over a hundred years, or unreadable.
         TypeError: It is none of the three.
     """
-    if isinstance(value, bool):
-        raise TypeError(f"{field} must be seconds, a timedelta or text, not {value!r}")
     if isinstance(value, timedelta):
         result = value / timedelta(milliseconds=1)
-    elif isinstance(value, int | float):
+    elif isinstance(value, int | float) and not isinstance(value, bool):
         result = value * 1000
     elif isinstance(value, str):
         result = _parse(value, field)

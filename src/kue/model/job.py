@@ -141,14 +141,12 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     address_id: str | None = None
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job to be added; `kue.model.draft.draft` makes valid ones."""
+class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job has from its draft; the store acts on all of it but the `Spec`."""
 
     type: str
     spec: Spec
     priority: int = 0
-    #: When to run, as Unix ms; None for spec.delay after it was added.
-    at: int | None = None
     #: At most one unfinished job of the type has this key …
     unique: str | None = None
     #: … and for this long (ms) after it was added, even when it has ended.
@@ -163,6 +161,13 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     once: bool = False
     #: With spec.after: run when those have ended in any way, not only succeeded.
     after_any: bool = False
+
+
+class Draft(JobTerms, frozen=True, kw_only=True, omit_defaults=True):
+    """A job to be added; `kue.model.draft.draft` makes valid ones."""
+
+    #: When to run, as Unix ms; None for spec.delay after it was added.
+    at: int | None = None
 
 
 #: How a run that was held back may begin.
@@ -315,22 +320,12 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
         return run.attempt - 1 if given_back else run.attempt
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(JobTerms, frozen=True, kw_only=True):
     """A job as the store has it at one moment."""
 
     id: int
-    type: str
     state: State
-    priority: int
     created_at: int
-    spec: Spec
-    unique: str | None = None
-    unique_for: int = 0
-    group: str | None = None
-    ttl: int = 0
-    expires: int = 0
-    once: bool = False
-    after_any: bool = False
     #: When a delayed job becomes ready, Unix ms.
     promote_at: int | None = None
     #: The right to end the current run; empty unless active.

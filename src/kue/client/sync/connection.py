@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -14,12 +15,11 @@ from typing import (
 
 from kue.aio.loop_calls import running
 from kue.aio.loop_thread import BackgroundLoop, open_lock, refuse_on_a_loop
-from kue.client.handle import JobHandle, moved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from kue.client.connection import Connection
+    from kue.client.handle import JobHandle
     from kue.client.queue import Kue
 
 P = ParamSpec("P")
@@ -38,17 +38,10 @@ class SyncConnection(NamedTuple):
 
 
 class BlockingCalls:
-    """
-    Makes calls to a queue that lives on its own background loop.
+    """Makes calls to a twin of *queue*, which lives on its own background loop."""
 
-    Args:
-        queue: The queue whose blocking side this is.
-        twin: Makes another queue on the same jobs, for another event loop.
-    """
-
-    def __init__(self, queue: Kue, twin: Callable[[], Kue]) -> None:
+    def __init__(self, queue: Kue) -> None:
         self._queue = queue
-        self._twin = twin
         self._sync_connection: SyncConnection | None = None
 
     def call(
@@ -80,16 +73,6 @@ class BlockingCalls:
         """Whether there is a thread to be closed."""
         return self._current() is not None
 
-    @property
-    def session_here(self) -> Connection | None:
-        """The connection for code that runs on the background loop; else None."""
-        connection = self._sync_connection
-        return (
-            connection.queue._connection
-            if connection and connection.loop.is_here
-            else None
-        )
-
     def close(self) -> None:
         """
         Let pending adds arrive, stop workers and subscriptions, end the thread.
@@ -105,9 +88,7 @@ class BlockingCalls:
     def _current(self) -> SyncConnection | None:
         """Return the connection of this process; not one of a parent process."""
         connection = self._sync_connection
-        return (
-            connection if connection is not None and connection.loop.is_ours else None
-        )
+        return connection if connection and connection.loop.is_ours else None
 
     def _connected(self) -> SyncConnection:
         if connection := self._current():
@@ -116,7 +97,7 @@ class BlockingCalls:
             # Another thread may have been faster.
             connection = self._current()
             if connection is None:
-                queue = self._twin()
+                queue = self._queue._twin()
                 connection = SyncConnection(BackgroundLoop(queue.close), queue)
                 self._sync_connection = connection
             return connection
@@ -136,7 +117,10 @@ class BlockingHandle(Generic[T_co]):
 
     def _on(self, queue: Kue) -> JobHandle[T_co]:
         """Return the handle for *queue*, which is another one after a fork."""
-        self._handle = moved(self._handle, queue._connection)
+        connection = queue._connection
+        if self._handle._connection is not connection:
+            self._handle = copy(self._handle)
+            self._handle._connection, self._handle._callbacks = connection, None
         return self._handle
 
 

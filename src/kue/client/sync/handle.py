@@ -67,16 +67,16 @@ class SyncJobHandle(SyncHandleMethods[T_co]):
         It must not block, nor call `q.sync`: it may be a coroutine function.
         """
         refuse_on_a_loop("job.on(…)")
-        self._call(lambda handle: _do(lambda: handle.on(event, callback)))
+        self._call(lambda handle: on_the_loop(lambda: handle.on(event, callback)))
         return self
 
     def off(self, event: str, callback: Callback | None = None) -> Self:
         """Unregister *callback*, or with None all callbacks of *event*."""
         refuse_on_a_loop("job.off(…)")
-        self._call(lambda handle: _do(lambda: handle.off(event, callback)))
+        self._call(lambda handle: on_the_loop(lambda: handle.off(event, callback)))
         return self
 
 
-async def _do(function: Callable[[], object]) -> None:
+async def on_the_loop(function: Callable[[], object]) -> None:
     """Call something that must be called on the loop."""
     function()

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.builder import BaseJobBuilder
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
-from kue.client.handle import JobHandle, added_handle
 from kue.client.sync.event_iterator import iterate
-from kue.client.sync.handle import SyncJobHandle
+from kue.client.sync.handle import SyncJobHandle, on_the_loop
 from kue.client.sync.queue_methods import SyncQueueMethods
 from kue.client.sync.worker_runner import SyncRunMethods
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from kue.client.bulk_enqueue import OnAdded
     from kue.client.connection import Connection
+    from kue.client.handle import JobHandle
     from kue.client.queue import Kue
     from kue.client.subscriptions import Callback
     from kue.client.sync.connection import BlockingCalls
@@ -120,16 +120,10 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
         sync_connection = self._connected()
         connection = sync_connection.queue._connection
         sync_connection.loop.call(connection.subscriptions.ready())
-        bulk = BulkEnqueue(
-            connection.batcher,
-            drafts(connection, what, data, options),
-            durable=durable,
-            on_progress=on_progress,
-        )
-        return [
-            self.held(added_handle(connection, draft.type, added))
-            for draft, added in bulk.deliver_from_thread(sync_connection.loop)
-        ]
+        made = drafts(connection, what, data, options)
+        bulk = BulkEnqueue(connection, made, durable, on_progress)
+        handles = bulk.deliver_from_thread(sync_connection.loop)
+        return [self.held(handle) for handle in handles]
 
     def handle(self, job: Job) -> SyncJobHandle[Any]:
         """Return the handle of a job that `page`, `range` or `find` returned."""
@@ -155,7 +149,7 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
     def off(self, event: str, callback: Callback | None = None) -> Self:
         """Unregister *callback*, or with None all callbacks of *event*."""
         refuse_on_a_loop("q.off(…)")
-        self.call(_forget, event, callback)
+        self.call(lambda q: on_the_loop(lambda: q.off(event, callback)))
         return self
 
     def events(self, *names: str) -> Iterator[Event]:
@@ -170,7 +164,3 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
 async def _listen(queue: Kue, event: str, callback: Callback) -> None:
     queue.on(event, callback)
     await queue._connection.subscriptions.ready()
-
-
-async def _forget(queue: Kue, event: str, callback: Callback | None) -> None:
-    queue.off(event, callback)

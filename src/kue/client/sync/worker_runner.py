@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import signal
 import threading
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Unpack
 
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.sync.connection import BlockingCalls
 from kue.client.worker_runner import SIGNALS
-from kue.worker.worker import GRACE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
-    from kue.model.duration import Duration
+    from kue.client.worker_runner import RunOptions, WorkOptions
     from kue.worker import Worker
 
 
@@ -31,25 +30,20 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
     received: list[int] = []
+    handlers = ExitStack()
 
     def on_signal(number: int, _: FrameType | None) -> None:
+        if received:
+            handlers.close()
         received.append(number)
-        if len(received) > 1:
-            restore()
         stop()
 
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    for number in SIGNALS:
-        signal.signal(number, on_signal)
-    try:
+    with handlers:
+        for number in SIGNALS:
+            before = signal.signal(number, on_signal)
+            handlers.callback(signal.signal, number, before)
         yield
-    finally:
-        restore()
 
 
 class SyncRunMethods(BlockingCalls):
@@ -58,16 +52,9 @@ class SyncRunMethods(BlockingCalls):
     def run(
         self,
         *,
-        grace: Duration = GRACE_SECONDS,
         signals: bool = True,
         types: Iterable[str] | None = None,
-        concurrency: int | None = None,
-        strict: bool = False,
-        burst: bool = False,
-        max_jobs: int | None = None,
-        name: str | None = None,
-        supervised: bool = False,
-        on_start: Callable[[Worker], object] | None = None,
+        **options: Unpack[RunOptions],
     ) -> None:
         """
         Run jobs until stopped: by `stop`, or by SIGINT or SIGTERM with *signals*.
@@ -79,37 +66,17 @@ class SyncRunMethods(BlockingCalls):
         self._connected()
         wanted = None if types is None else tuple(types)
         with stopped_by_signals(self.stop) if signals else nullcontext():
-            self.call(
-                lambda q: q.run(
-                    grace=grace,
-                    signals=False,
-                    types=wanted,
-                    concurrency=concurrency,
-                    strict=strict,
-                    burst=burst,
-                    max_jobs=max_jobs,
-                    name=name,
-                    supervised=supervised,
-                    on_start=on_start,
-                )
-            )
+            self.call(lambda q: q.run(signals=False, types=wanted, **options))
 
     @contextmanager
     def work(
-        self,
-        *,
-        grace: Duration = GRACE_SECONDS,
-        types: Iterable[str] | None = None,
-        concurrency: int | None = None,
-        name: str | None = None,
+        self, *, types: Iterable[str] | None = None, **options: Unpack[WorkOptions]
     ) -> Iterator[Worker]:
         """Run jobs during the body of ``with q.sync.work():``, and stop after it."""
         refuse_on_a_loop("async with q.work(…): …")
         connection = self._connected()
         wanted = None if types is None else tuple(types)
-        working = connection.queue.work(
-            grace=grace, types=wanted, concurrency=concurrency, name=name
-        )
+        working = connection.queue.work(types=wanted, **options)
         worker = connection.loop.call(working.__aenter__())
         try:
             yield worker
