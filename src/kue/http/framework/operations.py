@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -140,21 +141,11 @@ class Section:
         self.about = about
         self.operations: list[Operation] = []
         self._prefix = prefix
-
-    def get(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._operation("GET", path, **{"scope": Scope.READ, **options})
-
-    def post(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._operation("POST", path, **options)
-
-    def put(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._operation("PUT", path, **options)
-
-    def patch(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._operation("PATCH", path, **options)
-
-    def delete(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._operation("DELETE", path, **options)
+        self.get = partial(self._operation, "GET", scope=Scope.READ)
+        self.post = partial(self._operation, "POST")
+        self.put = partial(self._operation, "PUT")
+        self.patch = partial(self._operation, "PATCH")
+        self.delete = partial(self._operation, "DELETE")
 
     def _operation(
         self, method: str, path: str, **options: Any
