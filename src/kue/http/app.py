@@ -27,7 +27,7 @@ from kue.http.auth.startup_token import (
 from kue.http.compat import automattic_kue, vertx_kue
 from kue.http.dashboard import routes as dashboard
 from kue.http.framework.api import Api, problem_of
-from kue.http.framework.openapi import BASE, located, openapi
+from kue.http.framework.openapi import BASE, openapi
 from kue.http.framework.problem import Refused
 from kue.http.options import AppOptions, EnvironmentBadge
 from kue.http.security.csrf import ROOT, AllowedHosts, CsrfProtection
@@ -162,7 +162,8 @@ def _native(
     api = Api(q, guard, options)
 
     async def show_document(request: Request, user: User) -> Response:
-        return JSONResponse(located(_document(), request.scope.get(ROOT, "")))
+        servers = [{"url": request.scope.get(ROOT, "") + BASE}]
+        return JSONResponse({**_document(), "servers": servers})
 
     return [
         Route("/openapi.json", api.guarded(show_document, Scope.READ)),

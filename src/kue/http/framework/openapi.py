@@ -79,7 +79,7 @@ def openapi(sections: Sequence[Section], *, version: str) -> dict[str, Any]:
         "tags": [
             {"name": section.tag, "description": section.about} for section in sections
         ],
-        # The base of the paths; `located` sets it for an application below a prefix.
+        # The base of the paths; an application below a prefix sets its own.
         "servers": [{"url": BASE}],
         "security": [{name: []} for name in SECURITY],
         "paths": paths,
@@ -90,11 +90,6 @@ def openapi(sections: Sequence[Section], *, version: str) -> dict[str, Any]:
             "securitySchemes": SECURITY,
         },
     }
-
-
-def located(document: dict[str, Any], root: str) -> dict[str, Any]:
-    """Return *document* for an application that is mounted at *root*."""
-    return {**document, "servers": [{"url": f"{root}{BASE}"}]}
 
 
 def _schema(type: Any) -> dict[str, Any]:

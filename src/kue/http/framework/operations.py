@@ -92,13 +92,9 @@ class Operation:
         return f"{self.tag}_{self.handler.__name__}"
 
     @property
-    def is_change(self) -> bool:
-        return self.method != "GET"
-
-    @property
     def act(self) -> str:
         """Its name in the audit log; empty for those that write their own entries."""
-        if not self.is_change or self.scope is None:
+        if self.method == "GET" or self.scope is None:
             return ""
         return f"{self.tag}.{self.handler.__name__}"
 
