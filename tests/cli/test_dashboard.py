@@ -140,7 +140,9 @@ def test_an_address_that_others_reach_needs_a_user(
 
     told = capfd.readouterr().err
     assert "other machines can reach 0.0.0.0" in told
-    assert "kue user add NAME --role admin\n" in told
+    assert (
+        "\n       kue user add NAME --role admin\n       kue dashboard --host" in told
+    )
     assert "kue dashboard --host 0.0.0.0\n" in told
 
 
