@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kue.http.security.redaction import Redaction
     from kue.model import job as jobs
-    from kue.store import values
 
 #: The last moment that a datetime can represent, Unix ms.
 MAX_MOMENT = 253_402_300_799_999
@@ -187,11 +186,6 @@ def visible_match(
         return None
     by_content = Filter(text=wanted.text, error=wanted.error, data=wanted.data)
     return lambda job: by_content.matches(redaction.job(job))
-
-
-def log_line(line: values.LogLine, redaction: Redaction) -> LogLineView:
-    """Return a line with its secrets hidden."""
-    return LogLineView.of(line, text=redaction.text(line.text), at=line.at or None)
 
 
 def to_datetime(given: int | datetime) -> datetime:
