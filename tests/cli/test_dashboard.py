@@ -15,7 +15,7 @@ import pytest
 
 import kue
 from kue.cli.commands.dashboard import dashboard
-from kue.http.auth.access import Role
+from kue.http.auth import Role
 from kue.http.auth.users import UserAccounts
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen

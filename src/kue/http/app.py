@@ -16,7 +16,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Mount, Route
 
 from kue import __version__
-from kue.http.auth.access import Anyone, Scope, guard_of
+from kue.http.auth.access import Anyone, guard_of
+from kue.http.auth.roles import Scope
 from kue.http.auth.session_guard import LocalAccountGuard
 from kue.http.auth.startup_token import (
     PARAMETER,

@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kue.http.auth.access import Scope
+from kue.http.auth.roles import Scope
 from kue.http.compat import jobs
 from kue.http.framework.api import Api, read_body
 from kue.http.framework.problem import INTERNAL, Refused, bad_request, refused

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from kue.client.handle import job_of
-from kue.http.auth.access import Scope
+from kue.http.auth.roles import Scope
 from kue.http.compat import jobs
 from kue.http.compat.api import CompatApi, read_json
 from kue.http.framework.problem import Refused, bad_request, input_errors

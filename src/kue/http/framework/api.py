@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from starlette.types import Scope as ASGIScope
 
     from kue.client.queue import Kue
-    from kue.http.auth.access import Guard, Scope
+    from kue.http.auth.access import Guard
+    from kue.http.auth.roles import Scope
     from kue.http.framework.operations import Section
 
 logger = logging.getLogger(__name__)

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import msgspec
 from msgspec.structs import replace
 
-from kue.http.auth.access import Guard, Scope, User
+from kue.http.auth.roles import Scope
 from kue.http.framework.problem import bad_request
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from kue.client.queue import Kue
+    from kue.http.auth.access import Guard, User
     from kue.http.options import AppOptions
     from kue.http.security.audit_log import AuditLog
     from kue.http.security.redaction import Redaction

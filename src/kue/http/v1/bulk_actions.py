@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta
 
 from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven
-from kue.http.auth.access import Scope
+from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import (
     INTERNAL,
