@@ -105,20 +105,16 @@ class Api:
 
     def routes(self, sections: Iterable[Section]) -> list[Route]:
         routes: list[Route] = []
-        routes += [
-            OperationRoute(operation, self._endpoint(operation), routes)
-            for section in sections
-            for operation in section.operations
-        ]
+        operations = [one for section in sections for one in section.operations]
+        for operation in operations:
+            endpoint = self.guarded(
+                partial(self._answer, operation),
+                operation.scope,
+                act=operation.act,
+                is_open=operation.is_open,
+            )
+            routes.append(OperationRoute(operation, endpoint, routes))
         return routes
-
-    def _endpoint(self, operation: Operation) -> Endpoint:
-        return self.guarded(
-            partial(self._answer, operation),
-            operation.scope,
-            act=operation.act,
-            is_open=operation.is_open,
-        )
 
     def guarded(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -98,16 +99,18 @@ def _schema(type: Any) -> dict[str, Any]:
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
+    text = inspect.getdoc(operation.handler) or operation.handler.__name__
+    summary, *paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
     document: dict[str, Any] = {
         "operationId": operation.name,
-        "summary": operation.summary,
+        "summary": summary,
         "tags": [operation.tag],
         **_rights(operation),
         "parameters": [*_path(operation), *_query(operation)],
         "responses": _responses(operation),
     }
-    if operation.description:
-        document["description"] = operation.description
+    if paragraphs:
+        document["description"] = "\n\n".join(paragraphs)
     if operation.body is not None:
         schema = _without_null(_schema(operation.body))
         document["requestBody"] = {

@@ -100,14 +100,6 @@ class Operation:
         return f"{self.tag}.{self.handler.__name__}"
 
     @property
-    def summary(self) -> str:
-        return _paragraphs(self.handler)[0]
-
-    @property
-    def description(self) -> str:
-        return "\n\n".join(_paragraphs(self.handler)[1:])
-
-    @property
     def is_body_optional(self) -> bool:
         """Whether the body may be omitted, which is the same as null."""
         kind = msgspec.inspect.type_info(self.body)
@@ -168,11 +160,6 @@ class Section:
             return handler
 
         return register
-
-
-def _paragraphs(handler: Handler) -> list[str]:
-    text = inspect.getdoc(handler) or handler.__name__
-    return [" ".join(part.split()) for part in text.split("\n\n")]
 
 
 def _grouped(request: Request, query: Any) -> dict[str, Any]:
