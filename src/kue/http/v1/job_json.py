@@ -41,8 +41,6 @@ Moment: TypeAlias = (
     Annotated[int, Meta(ge=0, le=MAX_MOMENT)] | Annotated[datetime, Meta(tz=True)]
 )
 
-#: What `JobFilter` has of a filter.
-FILTERS = Filter.__struct_fields__
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -147,7 +145,8 @@ class JobFilter(Filter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def filter(self) -> Filter:
         """The filter, with all values checked."""
-        return Filter(**{name: getattr(self, name) for name in FILTERS})
+        names = Filter.__struct_fields__
+        return Filter(**{name: getattr(self, name) for name in names})
 
 
 class JobsQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
