@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from kue.http.auth.access import Anyone, Role
+from kue.http.auth import Role
+from kue.http.auth.access import Anyone
 from tests.browser.finding import opened, press, tile
 from tests.browser.test_screenshots import WIDE
 from tests.browser.watching import NARROW, barriers, shoot

@@ -10,7 +10,8 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from kue import Kue, State
-from kue.http.auth.access import Anyone, Role
+from kue.http.auth import Role
+from kue.http.auth.access import Anyone
 from kue.model.job import Error, Failed
 from tests.browser.making import failed, furnish
 from tests.browser.watching import barriers, shoot

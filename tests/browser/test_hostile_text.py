@@ -17,7 +17,8 @@ from playwright.async_api import Page, expect
 
 from kue import Kue
 from kue.http import AccountGuard, create_app
-from kue.http.auth.access import Role, User
+from kue.http.auth import Role
+from kue.http.auth.access import User
 from kue.model.job import Completed, Error, Failed
 from kue.model.payload import JSON
 from kue.store.values import LogLine, Outcome, Progress

@@ -17,7 +17,8 @@ import pytest
 from playwright.async_api import BrowserContext, Locator, Page, Route, expect
 
 from kue import Kue, State
-from kue.http.auth.access import Anyone, Role
+from kue.http.auth import Role
+from kue.http.auth.access import Anyone
 from kue.model.job import Completed, Error, Job, Retried
 from kue.model.job_json import job_detail
 from kue.store.values import LogLine, Outcome, Progress

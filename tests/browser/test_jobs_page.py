@@ -12,7 +12,8 @@ import pytest
 from playwright.async_api import Locator, Page, Route, expect
 
 from kue import Kue, State
-from kue.http.auth.access import Anyone, Role
+from kue.http.auth import Role
+from kue.http.auth.access import Anyone
 from tests.browser.making import failed, failure_of, furnish, running
 from tests.browser.watching import Watch, barriers, shoot
 from tests.support.jobs import add_many, count_of, get_one, state_of

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from playwright.async_api import Locator, Page, expect
 
 from kue import Kue
-from kue.http.auth.access import Anyone, Role
+from kue.http.auth import Role
+from kue.http.auth.access import Anyone
 from kue.model.histogram import Timing, bucket
 from kue.model.job import Completed, Error, Failed, State
 from kue.store.values import RenewRequest

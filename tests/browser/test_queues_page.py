@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from playwright.async_api import Page, expect
 
 from kue import Kue
-from kue.http.auth.access import Anyone, Role
+from kue.http.auth import Role
+from kue.http.auth.access import Anyone
 from kue.model.draft import draft
 from kue.model.job import State
 from kue.store.values import Limits, RenewRequest

@@ -11,7 +11,8 @@ from typing import Any
 from playwright.async_api import Locator, Page, expect
 
 from kue import Kue
-from kue.http.auth.access import Anyone, Role
+from kue.http.auth import Role
+from kue.http.auth.access import Anyone
 from kue.store.values import Progress, RenewRequest
 from tests.browser.finding import dialog, is_live, opened, press, tile, told
 from tests.browser.watching import Watch

@@ -15,7 +15,7 @@ import pytest
 
 import kue
 from kue.cli.commands.dashboard import dashboard
-from kue.http.auth.access import Role
+from kue.http.auth import Role
 from kue.http.auth.users import UserAccounts
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
@@ -140,7 +140,9 @@ def test_an_address_that_others_reach_needs_a_user(
 
     told = capfd.readouterr().err
     assert "other machines can reach 0.0.0.0" in told
-    assert "kue user add NAME --role admin\n" in told
+    assert (
+        "\n       kue user add NAME --role admin\n       kue dashboard --host" in told
+    )
     assert "kue dashboard --host 0.0.0.0\n" in told
 
 

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.auth.access import Anyone, Role
+from kue.http.auth import Role
+from kue.http.auth.access import Anyone
 from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisServer
 

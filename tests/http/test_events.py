@@ -21,7 +21,8 @@ from starlette.routing import Mount
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.auth.access import Anyone, Guard, Role, User
+from kue.http.auth import Role
+from kue.http.auth.access import Anyone, Guard, User
 from kue.http.framework.api import Api
 from kue.http.framework.problem import UNAVAILABLE
 from kue.http.streaming.broadcast import EventBroadcast

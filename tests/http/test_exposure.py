@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kue.http.server.address import ListenAddress, UnprotectedServer
+from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from kue.model.errors import ConfigError
 
@@ -106,10 +106,3 @@ def test_the_address_shown_has_scheme_and_prefix() -> None:
     shown = address.url(scheme="https", prefix="/jobs")
 
     assert shown == "https://127.0.0.1:3000/jobs/"
-
-
-def test_a_refusal_says_why_and_what_to_run() -> None:
-    refusal = str(UnprotectedServer("0.0.0.0", ("kue user add NAME", "kue dashboard")))
-
-    assert "other machines can reach 0.0.0.0" in refusal
-    assert "\n  kue user add NAME\n  kue dashboard" in refusal

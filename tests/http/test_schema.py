@@ -15,7 +15,8 @@ from starlette.routing import Mount
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.auth.access import Anyone, Role, User
+from kue.http.auth import Role
+from kue.http.auth.access import Anyone, User
 from kue.http.auth.session_guard import COOKIE
 from kue.model.job import Completed, Ending, Failed
 from tests.http.conftest import serving

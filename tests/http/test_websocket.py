@@ -16,7 +16,8 @@ from websockets.exceptions import ConnectionClosed
 
 from kue import Kue
 from kue.http import create_app
-from kue.http.auth.access import Anyone, GuardCallback, Role, User
+from kue.http.auth import Role
+from kue.http.auth.access import Anyone, GuardCallback, User
 from kue.http.streaming.broadcast import EventBroadcast
 from kue.http.streaming.client_buffer import BufferLimits
 from tests.http.conftest import HOST, serving

@@ -16,7 +16,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match, Mount, Route
 
 from kue import __version__
-from kue.http.auth.access import Anyone, Scope, guard_of
+from kue.http.auth.access import Anyone, guard_of
+from kue.http.auth.roles import Scope
 from kue.http.auth.session_guard import LocalAccountGuard
 from kue.http.auth.startup_token import (
     PARAMETER,
@@ -27,7 +28,7 @@ from kue.http.auth.startup_token import (
 from kue.http.compat import automattic_kue, vertx_kue
 from kue.http.dashboard import routes as dashboard
 from kue.http.framework.api import Api, problem_of
-from kue.http.framework.openapi import BASE, located, openapi
+from kue.http.framework.openapi import BASE, openapi
 from kue.http.framework.problem import Refused
 from kue.http.options import AppOptions, EnvironmentBadge
 from kue.http.security.csrf import ROOT, AllowedHosts, CsrfProtection
@@ -162,7 +163,8 @@ def _native(
     api = Api(q, guard, options)
 
     async def show_document(request: Request, user: User) -> Response:
-        return JSONResponse(located(_document(), request.scope.get(ROOT, "")))
+        servers = [{"url": request.scope.get(ROOT, "") + BASE}]
+        return JSONResponse({**_document(), "servers": servers})
 
     return [
         Route("/openapi.json", api.guarded(show_document, Scope.READ)),

@@ -57,17 +57,8 @@ SHOWN = (
 )
 
 
-class BenchFigures(msgspec.Struct):
-    """Results: jobs per second, ms from add to start, bytes per waiting job."""
-
-    add_bulk: float
-    add_gather: float
-    add_one: float
-    drain: float
-    io: float
-    p50_ms: float
-    p99_ms: float
-    bytes: float | None
+#: By the names above; None if unknown.
+Figures = dict[str, float | None]
 
 
 class BenchResult(msgspec.Struct):
@@ -76,7 +67,7 @@ class BenchResult(msgspec.Struct):
     store: str
     durability: str
     jobs: int
-    figures: BenchFigures
+    figures: Figures
 
 
 @click.command(epilog=EXIT_CODES)
@@ -133,7 +124,7 @@ async def _bench(store: str, bench_store: BenchStore, jobs: int) -> BenchResult:
     return BenchResult(store, durability, jobs, figures)
 
 
-async def _measure(steps: BenchSteps, bench_store: BenchStore) -> BenchFigures:
+async def _measure(steps: BenchSteps, bench_store: BenchStore) -> Figures:
     measurements: dict[str, Callable[[], Awaitable[Any]]] = {
         "bytes per job": bench_store.weigh,
         "adding in bulk": steps.add_bulk,
@@ -151,8 +142,8 @@ async def _measure(steps: BenchSteps, bench_store: BenchStore) -> BenchFigures:
             bars.update(task, description=what, advance=1, refresh=True)
             found.append(await measure())
     weight, bulk, together, one, drain, nap, waits = found
-    middle, high = _percentiles(waits)
-    return BenchFigures(bulk, together, one, drain, nap, middle, high, weight)
+    figures = (bulk, together, one, drain, nap, *_percentiles(waits), weight)
+    return {name: value for (name, *_), value in zip(SHOWN, figures, strict=True)}
 
 
 def _cancelled_by_signals() -> AbstractContextManager[None]:
@@ -168,9 +159,9 @@ def _cancelled_by_signals() -> AbstractContextManager[None]:
     return on_signals({signal.SIGINT: cancel_once, signal.SIGTERM: cancel_once})
 
 
-def _show(figures: BenchFigures) -> None:
+def _show(figures: Figures) -> None:
     console = output()
-    values = [(*row, getattr(figures, row[0])) for row in SHOWN]
+    values = [(*row, figures[row[0]]) for row in SHOWN]
     if not console.is_terminal:
         for name, unit, _, value in values:
             number = "" if value is None else f"{value:.2f}"

@@ -28,9 +28,9 @@ from kue.http.auth.session_guard import AccountGuard, LocalAccountGuard
 from kue.http.auth.startup_token import PARAMETER, StartupToken
 from kue.http.auth.users import UserAccounts
 from kue.http.framework.path_prefix import checked
-from kue.http.server.address import ListenAddress, UnprotectedServer
+from kue.http.server.address import ListenAddress
 from kue.http.server.serve import ServeOptions, check, listen, serving
-from kue.model.errors import StoreUnavailable
+from kue.model.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
     import asyncio
@@ -85,8 +85,11 @@ async def _application(
     # While the store is unavailable, nobody gets in, with or without users.
     if where is not None and not await _has_users(accounts.users, if_unavailable=True):
         kue = program()
-        again = f"{kue} {command} {_options(options)}"
-        raise UnprotectedServer(where, (f"{kue} user add NAME --role admin", again))
+        raise ConfigError(
+            f"other machines can reach {where}, and no login would be needed; add a "
+            f"user, then start again:\n  {kue} user add NAME --role admin\n"
+            f"  {kue} {command} {_options(options)}"
+        )
     return create_app(
         q,
         guard=accounts,

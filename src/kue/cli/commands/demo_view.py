@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Group
@@ -19,7 +20,7 @@ from kue.model.events import Event, Kind
 from kue.model.job import State
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console, RenderableType
 
@@ -56,12 +57,6 @@ COUNTS_SECONDS = 2.0
 class DemoView:
     """Displays the demo; this one shows nothing."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        pass
-
     def show_event(self, event: Event) -> None:
         """Show that something happened."""
 
@@ -92,17 +87,10 @@ class BriefView(DemoView):
 class LiveView(DemoView):
     """Tables that are redrawn continuously."""
 
-    def __init__(self, console: Console, link: str) -> None:
+    def __init__(self, live: Live, link: str) -> None:
         self._link = link
-        self._live = Live(console=console, refresh_per_second=10, transient=True)
+        self._live = live
         self._latest: deque[Event] = deque(maxlen=LATEST)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._live.stop()
 
     def show_event(self, event: Event) -> None:
         if event.kind not in QUIET:
@@ -116,11 +104,14 @@ class LiveView(DemoView):
         self._live.update(Group(*parts))
 
 
-def view_for(console: Console, link: str, *, is_brief: bool) -> DemoView:
-    """Return the view for *console*; *link* is the dashboard's address."""
+@contextmanager
+def view_for(console: Console, link: str, *, is_brief: bool) -> Iterator[DemoView]:
+    """Yield the view for *console*; *link* is the dashboard's address."""
     if console.is_terminal:
-        return LiveView(console, link)
-    return BriefView() if is_brief else LinesView()
+        with Live(console=console, refresh_per_second=10, transient=True) as live:
+            yield LiveView(live, link)
+    else:
+        yield BriefView() if is_brief else LinesView()
 
 
 def counts_table(counts: Counts) -> Table:

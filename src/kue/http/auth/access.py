@@ -17,20 +17,6 @@ from kue.http.framework.problem import Refused, forbidden
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-__all__ = [
-    "Anyone",
-    "CallbackGuard",
-    "Guard",
-    "GuardCallback",
-    "Role",
-    "Scope",
-    "User",
-    "admit",
-    "check_scope",
-    "guard_of",
-    "identify",
-]
-
 
 @dataclass(frozen=True)
 class User:

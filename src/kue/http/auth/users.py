@@ -12,6 +12,7 @@ from kue.http.auth.account_records import (
     NameTaken,
     NoSuchAccount,
     name_of,
+    valid_name,
 )
 from kue.http.auth.passwords import PasswordHasher, PasswordVerifier, check_password
 from kue.http.auth.roles import Role
@@ -60,10 +61,8 @@ class UserAccounts:
 
     async def find(self, name: str) -> UserAccount | None:
         """Return a user; None if there is no such user."""
-        try:
-            return await self._records.get(name_of(name))
-        except ValueError:
-            return None
+        valid = valid_name(name)
+        return await self._records.get(valid) if valid else None
 
     async def get(self, name: str) -> UserAccount:
         """Return a user; raise `NoSuchAccount` if there is no such user."""

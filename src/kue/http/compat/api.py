@@ -10,11 +10,10 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
-from kue.http.auth.access import Scope
+from kue.http.auth.roles import Scope
 from kue.http.compat import jobs
-from kue.http.framework.api import Api
+from kue.http.framework.api import Api, read_body
 from kue.http.framework.problem import INTERNAL, Refused, bad_request, refused
-from kue.http.framework.request_body import read_body
 from kue.http.security.csrf import check_origin
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kue.client.handle import job_of
-from kue.http.auth.access import Scope
+from kue.http.auth.roles import Scope
 from kue.http.compat import jobs
 from kue.http.compat.api import MEDIA_TYPE, CompatApi, read_json
 from kue.http.framework.problem import (

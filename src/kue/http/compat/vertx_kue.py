@@ -8,12 +8,12 @@ The search and the route to a job's priority, which its dashboard requested, wor
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
 from kue.client.handle import job_of
-from kue.http.auth.access import Scope
+from kue.http.auth.roles import Scope
 from kue.http.compat import jobs
 from kue.http.compat.api import CompatApi, read_json
 from kue.http.framework.problem import Refused, bad_request, input_errors
@@ -21,8 +21,6 @@ from kue.model.errors import JobNotFound
 from kue.vertx import job_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from starlette.requests import Request
     from starlette.routing import Route
 
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from kue.http.auth.access import Guard
     from kue.http.options import AppOptions
     from kue.model.payload import JSON
-
-T = TypeVar("T")
 
 
 def routes(q: Kue, guard: Guard, options: AppOptions | None = None) -> list[Route]:
@@ -79,21 +75,18 @@ class _VertxApi(CompatApi):
     async def range(self, request: Request) -> Response:
         params = request.path_params
         first, last = _span(params["first"], params["last"])
+        with input_errors():
+            order = job_json.read_order(params.get("order", "asc"))
+            name = job_json.read_state(params["state"]) if "state" in params else None
         found = await jobs.page(
-            self._q,
-            first,
-            last,
-            _read(job_json.read_order, params.get("order", "asc")),
-            name=_read(job_json.read_state, params["state"])
-            if "state" in params
-            else None,
-            type=params.get("type"),
+            self._q, first, last, order, name=name, type=params.get("type")
         )
         return self.reply([job_json.show(self._redaction.job(job)) for job in found])
 
     async def count(self, request: Request) -> Response:
         params = request.path_params
-        name = _read(job_json.read_state, params["state"])
+        with input_errors():
+            name = job_json.read_state(params["state"])
         count = await jobs.total(self._q, name=name, type=params["type"])
         return self.reply({"count": count})
 
@@ -127,7 +120,8 @@ class _VertxApi(CompatApi):
         return self.reply(created, HTTPStatus.CREATED)
 
     async def put_state(self, request: Request) -> Response:
-        name = _read(job_json.read_state, request.path_params["state"])
+        with input_errors():
+            name = job_json.read_state(request.path_params["state"])
         await jobs.put(await self._get(request), name)
         return self.reply({"message": "job_state_updated"})
 
@@ -159,13 +153,6 @@ def _id(request: Request) -> int:
     if job_id is None:
         raise bad_request(f"a job's id is a number, not {text[:40]!r}")
     return job_id
-
-
-def _read(read: Callable[[str], T], text: str) -> T:
-    try:
-        return read(text)
-    except ValueError as exc:
-        raise bad_request(str(exc)) from None
 
 
 def _span(first: str, last: str) -> tuple[int, int]:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from kue.http.auth.access import User, check_scope, identify
 from kue.http.framework.operations import Operation, RequestContext
 from kue.http.framework.problem import INTERNAL, Refused, bad_request, refused
-from kue.http.framework.request_body import read_body
 from kue.http.options import AppOptions
 from kue.http.security.audit_log import AuditLog
 from kue.model.errors import StoreError
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from starlette.types import Scope as ASGIScope
 
     from kue.client.queue import Kue
-    from kue.http.auth.access import Guard, Scope
+    from kue.http.auth.access import Guard
+    from kue.http.auth.roles import Scope
     from kue.http.framework.operations import Section
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ logger = logging.getLogger(__name__)
 Endpoint: TypeAlias = Callable[["Request"], Awaitable[Response]]
 
 _JSON = "application/json"
+#: Bytes of a request body, before decoding.
+MAX_BODY = 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 
 #: The user of operations that need no authentication.
@@ -102,20 +105,16 @@ class Api:
 
     def routes(self, sections: Iterable[Section]) -> list[Route]:
         routes: list[Route] = []
-        routes += [
-            OperationRoute(operation, self._endpoint(operation), routes)
-            for section in sections
-            for operation in section.operations
-        ]
+        operations = [one for section in sections for one in section.operations]
+        for operation in operations:
+            endpoint = self.guarded(
+                partial(self._answer, operation),
+                operation.scope,
+                act=operation.act,
+                is_open=operation.is_open,
+            )
+            routes.append(OperationRoute(operation, endpoint, routes))
         return routes
-
-    def _endpoint(self, operation: Operation) -> Endpoint:
-        return self.guarded(
-            partial(self._answer, operation),
-            operation.scope,
-            act=operation.act,
-            is_open=operation.is_open,
-        )
 
     def guarded(
         self,
@@ -193,6 +192,36 @@ class Api:
         if operation.is_body_optional and body.strip() == b"null":
             raise bad_request("leave the body out, or give an object", "body")
         return body
+
+
+async def read_body(request: Request) -> bytes:
+    """Return the body of *request*; nothing is read if it is declared as too large."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > MAX_BODY:
+        raise _too_large()
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_BODY:
+                raise _too_large()
+    except ClientDisconnect:
+        # Nobody reads this response, and it is not an error of the server.
+        raise bad_request(
+            "the client disconnected before the end of the body"
+        ) from None
+    # For the audit log, which keeps an excerpt.
+    request.state.body = bytes(body)
+    return bytes(body)
+
+
+def _too_large() -> Refused:
+    # The server does not wait for the rest of the body.
+    return Refused(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        f"a body has at most {MAX_BODY:,} bytes",
+        headers={"Connection": "close"},
+    )
 
 
 def reply(result: Any, operation: Operation, request: Request) -> Response:

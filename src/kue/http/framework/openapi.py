@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -59,11 +60,15 @@ _CHANGING = (
 def openapi(sections: Sequence[Section], *, version: str) -> dict[str, Any]:
     """Return the document."""
     operations = [one for section in sections for one in section.operations]
-    schemas = _Schemas(operations)
+    types: list[Any] = [Problem]
+    for one in operations:
+        types += [*one.parameters.values(), one.query, one.body, one.returns]
+    used = [type for type in types if type is not None]
+    _, components = msgspec.json.schema_components(used, ref_template=REF)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         methods = paths.setdefault(_PARAMETER.sub(r"{\1}", operation.path), {})
-        methods[operation.method.lower()] = _operation(operation, schemas)
+        methods[operation.method.lower()] = _operation(operation)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -75,58 +80,39 @@ def openapi(sections: Sequence[Section], *, version: str) -> dict[str, Any]:
         "tags": [
             {"name": section.tag, "description": section.about} for section in sections
         ],
-        # The base of the paths; `located` sets it for an application below a prefix.
+        # The base of the paths; an application below a prefix sets its own.
         "servers": [{"url": BASE}],
         "security": [{name: []} for name in SECURITY],
         "paths": paths,
         "components": {
             "schemas": {
-                name: _without_defaults(schema)
-                for name, schema in schemas.components.items()
+                name: _without_defaults(schema) for name, schema in components.items()
             },
             "securitySchemes": SECURITY,
         },
     }
 
 
-def located(document: dict[str, Any], root: str) -> dict[str, Any]:
-    """Return *document* for an application that is mounted at *root*."""
-    return {**document, "servers": [{"url": f"{root}{BASE}"}]}
+def _schema(type: Any) -> dict[str, Any]:
+    [schema], _ = msgspec.json.schema_components([type], ref_template=REF)
+    return schema
 
 
-class _Schemas:
-    """JSON schemas of all types that operations use."""
-
-    def __init__(self, operations: Iterable[Operation]) -> None:
-        types = [Problem]
-        for one in operations:
-            types += [*one.parameters.values(), one.query, one.body, one.returns]
-        self._types = [type for type in types if type is not None]
-        found, self.components = msgspec.json.schema_components(
-            self._types, ref_template=REF
-        )
-        self._schemas = list(found)
-
-    def of(self, type: Any) -> dict[str, Any]:
-        for known, schema in zip(self._types, self._schemas, strict=True):
-            if known == type:
-                return schema
-        raise KeyError(type)
-
-
-def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+def _operation(operation: Operation) -> dict[str, Any]:
+    text = inspect.getdoc(operation.handler) or operation.handler.__name__
+    summary, *paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
     document: dict[str, Any] = {
         "operationId": operation.name,
-        "summary": operation.summary,
+        "summary": summary,
         "tags": [operation.tag],
         **_rights(operation),
-        "parameters": [*_path(operation, schemas), *_query(operation, schemas)],
-        "responses": _responses(operation, schemas),
+        "parameters": [*_path(operation), *_query(operation)],
+        "responses": _responses(operation),
     }
-    if operation.description:
-        document["description"] = operation.description
+    if paragraphs:
+        document["description"] = "\n\n".join(paragraphs)
     if operation.body is not None:
-        schema = _without_null(schemas.of(operation.body))
+        schema = _without_null(_schema(operation.body))
         document["requestBody"] = {
             "required": not operation.is_body_optional,
             "content": {"application/json": {"schema": schema}},
@@ -168,20 +154,21 @@ def _rights(operation: Operation) -> dict[str, Any]:
     }
 
 
-def _path(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
+def _path(operation: Operation) -> Iterable[dict[str, Any]]:
     for name in _PARAMETER.findall(operation.path):
         yield {
             "name": name,
             "in": "path",
             "required": True,
-            "schema": schemas.of(operation.parameters[name]),
+            "schema": _schema(operation.parameters[name]),
         }
 
 
-def _query(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
+def _query(operation: Operation) -> Iterable[dict[str, Any]]:
     if operation.query is None:
         return
-    struct = schemas.components[operation.query.__name__]
+    _, components = msgspec.json.schema_components([operation.query], ref_template=REF)
+    struct = components[operation.query.__name__]
     for name, schema in struct["properties"].items():
         # OpenAPI cannot express data.<path>=; see the description.
         if name != PREFIXED:
@@ -189,10 +176,10 @@ def _query(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
             yield {"name": name, "in": "query", "required": required, "schema": schema}
 
 
-def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+def _responses(operation: Operation) -> dict[str, Any]:
     good: dict[str, Any] = {"description": operation.status.phrase}
     if operation.returns is not None and operation.returns is not type(None):
-        content = {"schema": schemas.of(operation.returns)}
+        content = {"schema": _schema(operation.returns)}
         good["content"] = {operation.media_type: content}
     responses = {str(operation.status.value): good}
     if operation.method == "GET":
@@ -203,7 +190,7 @@ def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         bad += _CHANGING
     if operation.body is not None:
         bad.append(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
-    problem = {CONTENT_TYPE: {"schema": schemas.of(Problem)}}
+    problem = {CONTENT_TYPE: {"schema": _schema(Problem)}}
     for status in bad:
         responses[str(status.value)] = {
             "description": status.phrase,

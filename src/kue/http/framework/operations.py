@@ -11,19 +11,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
 
-from kue.http.auth.access import Guard, Scope, User
+from kue.http.auth.roles import Scope
 from kue.http.framework.problem import bad_request
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from kue.client.queue import Kue
+    from kue.http.auth.access import Guard, User
     from kue.http.options import AppOptions
     from kue.http.security.audit_log import AuditLog
     from kue.http.security.redaction import Redaction
@@ -91,23 +93,11 @@ class Operation:
         return f"{self.tag}_{self.handler.__name__}"
 
     @property
-    def is_change(self) -> bool:
-        return self.method != "GET"
-
-    @property
     def act(self) -> str:
         """Its name in the audit log; empty for those that write their own entries."""
-        if not self.is_change or self.scope is None:
+        if self.method == "GET" or self.scope is None:
             return ""
         return f"{self.tag}.{self.handler.__name__}"
-
-    @property
-    def summary(self) -> str:
-        return _paragraphs(self.handler)[0]
-
-    @property
-    def description(self) -> str:
-        return "\n\n".join(_paragraphs(self.handler)[1:])
 
     @property
     def is_body_optional(self) -> bool:
@@ -140,21 +130,11 @@ class Section:
         self.about = about
         self.operations: list[Operation] = []
         self._prefix = prefix
-
-    def get(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._operation("GET", path, **{"scope": Scope.READ, **options})
-
-    def post(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._operation("POST", path, **options)
-
-    def put(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._operation("PUT", path, **options)
-
-    def patch(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._operation("PATCH", path, **options)
-
-    def delete(self, path: str, **options: Any) -> Callable[[Handler], Handler]:
-        return self._operation("DELETE", path, **options)
+        self.get = partial(self._operation, "GET", scope=Scope.READ)
+        self.post = partial(self._operation, "POST")
+        self.put = partial(self._operation, "PUT")
+        self.patch = partial(self._operation, "PATCH")
+        self.delete = partial(self._operation, "DELETE")
 
     def _operation(
         self, method: str, path: str, **options: Any
@@ -180,11 +160,6 @@ class Section:
             return handler
 
         return register
-
-
-def _paragraphs(handler: Handler) -> list[str]:
-    text = inspect.getdoc(handler) or handler.__name__
-    return [" ".join(part.split()) for part in text.split("\n\n")]
 
 
 def _grouped(request: Request, query: Any) -> dict[str, Any]:

@@ -6,27 +6,13 @@ import ipaddress
 import os
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kue.http.security.loopback import is_loopback, without_zone
 from kue.model.errors import ConfigError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 #: Prefix of a Unix socket in place of a host: ``unix:/run/kue.sock``.
 UNIX = "unix:"
-
-
-class UnprotectedServer(ConfigError):
-    """A server would be open to every client that can reach it."""
-
-    def __init__(self, where: str, commands: Sequence[str]) -> None:
-        shown = "\n".join(f"  {command}" for command in commands)
-        super().__init__(
-            f"other machines can reach {where}, and no login would be needed; add a "
-            f"user, then start again:\n{shown}"
-        )
 
 
 @dataclass(frozen=True)

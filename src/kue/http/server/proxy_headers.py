@@ -48,11 +48,8 @@ class ProxyHeaders:
         return self._is_unix if client is None else self._is_trusted(client[0])
 
     def _is_trusted(self, address: str) -> bool:
-        try:
-            ip = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(ip in network for network in self._networks)
+        ip = _ip(address)
+        return ip is not None and any(ip in network for network in self._networks)
 
     def _as_sent(self, scope: Scope) -> Scope:
         """Return the request as the client sent it."""
@@ -76,7 +73,7 @@ class ProxyHeaders:
         """Return the last address that is not a trusted proxy: others may be forged."""
         for address in reversed(addresses):
             if not self._is_trusted(address):
-                return address if _is_address(address) else None
+                return address if _ip(address) else None
         return addresses[0] if addresses else None
 
 
@@ -90,12 +87,11 @@ def _last(headers: Headers, name: str) -> str:
     return values[-1] if values else ""
 
 
-def _is_address(text: str) -> bool:
+def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(text)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _network(proxy: str) -> Network:

@@ -38,8 +38,8 @@ class SlowClientProtocol(H11Protocol):
         self._check_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_header_timer()
-        self._stop_read_timer()
+        _cancel(self._header_timer)
+        _cancel(self._read_timer)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -48,35 +48,31 @@ class SlowClientProtocol(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stop_read_timer()
+        _cancel(self._read_timer)
 
     def _abort(self) -> None:
         # close() would wait until everything is read.
         if self in self.connections:
             self.transport.abort()
 
-    def _stop_read_timer(self) -> None:
-        if self._read_timer is not None:
-            self._read_timer.cancel()
-            self._read_timer = None
-
     def _check_headers(self) -> None:
         has_request = self.cycle is not None and not self.cycle.response_complete
         if has_request:
-            self._stop_header_timer()
+            _cancel(self._header_timer)
+            self._header_timer = None
         elif self._header_timer is None:
             self._header_timer = self.loop.call_later(self.header_seconds, self._close)
-
-    def _stop_header_timer(self) -> None:
-        if self._header_timer is not None:
-            self._header_timer.cancel()
-            self._header_timer = None
 
     def _close(self) -> None:
         self._header_timer = None
         # A connection that became a WebSocket is no longer among them.
         if self in self.connections:
             self.transport.close()
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
 
 
 class SlowBodyLimit:

@@ -169,12 +169,10 @@ class EventBroadcast:
 
     def _stop(self) -> None:
         self._timer = None
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-        if self._ending is not None:
-            self._ending.cancel()
-            self._ending = None
+        for task in (self._task, self._ending):
+            if task is not None:
+                task.cancel()
+        self._task = self._ending = None
         self._is_up = None
         # Events from now on are not received: a number is skipped, so that a client
         # that reconnects with an earlier one receives ``lagged``.

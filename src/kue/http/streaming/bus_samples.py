@@ -65,15 +65,11 @@ class BusSamples:
         self._settings = settings
         self._redaction = redaction
         self._kept: deque[SampledMessage] = deque(maxlen=MAX_KEPT)
-        self._number = 0
+        #: The number of the newest message.
+        self.last = 0
         self._asked_at = 0.0
         self._background = BackgroundTasks()
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def last(self) -> int:
-        """The number of the newest message."""
-        return self._number
 
     def since(self, number: int) -> list[SampledMessage]:
         """Return the kept samples after *number*; sampling begins or continues."""
@@ -81,7 +77,7 @@ class BusSamples:
         if self._task is None or self._task.done():
             self._task = self._background.start(self._follow(), "kue bus samples")
         # A number that was not used yet is from an earlier run of this server.
-        after = number if number <= self._number else 0
+        after = number if number <= self.last else 0
         return [one for one in self._kept if one.id > after]
 
     async def close(self) -> None:
@@ -115,9 +111,9 @@ class BusSamples:
                     asked_at = loop.time()
                     await inspector.look()
                 for sample in await receive(_PAUSE_SECONDS):
-                    self._number += 1
+                    self.last += 1
                     body = self._text(sample)
-                    shown = SampledMessage.of(sample, id=self._number, body=body)
+                    shown = SampledMessage.of(sample, id=self.last, body=body)
                     self._kept.append(shown)
 
     def _text(self, sample: MessageSample) -> str:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from kue.http.auth.access import Role, Scope
 from kue.http.auth.account_records import valid_name
 from kue.http.auth.passwords import MAX_LENGTH, MIN_LENGTH
-from kue.http.auth.roles import RoleName
+from kue.http.auth.roles import Role, RoleName, Scope
 from kue.http.auth.session_guard import AccountGuard, LocalAccountGuard
 from kue.http.auth.startup_token import LocalhostGuard
 from kue.http.auth.tokens import ApiTokens

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven
-from kue.http.auth.access import Scope
+from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import (
     INTERNAL,
@@ -68,14 +67,12 @@ class BulkAction(StrEnum):
 
 
 #: The states in which jobs can be acted on.
-STATES: Mapping[BulkAction, frozenset[State]] = MappingProxyType(
-    {
-        BulkAction.RETRY: FINAL,
-        BulkAction.CANCEL: UNFINISHED,
-        BulkAction.REMOVE: frozenset(set(State) - {State.ACTIVE}),
-        BulkAction.PROMOTE: PROMOTABLE,
-    }
-)
+STATES: Mapping[BulkAction, frozenset[State]] = {
+    BulkAction.RETRY: FINAL,
+    BulkAction.CANCEL: UNFINISHED,
+    BulkAction.REMOVE: frozenset(set(State) - {State.ACTIVE}),
+    BulkAction.PROMOTE: PROMOTABLE,
+}
 
 
 class BulkFilter(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):

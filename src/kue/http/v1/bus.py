@@ -18,7 +18,7 @@ from kue.bus.cluster import NEEDS_REDIS, can_cluster
 from kue.bus.message import MAX_ADDRESS
 from kue.bus.sampling import JsonTruncation
 from kue.bus.stats import summed, sums
-from kue.http.auth.access import Scope
+from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import input_errors, not_found
 from kue.http.security.redaction import MASK

@@ -41,11 +41,9 @@ class NewData(Input, frozen=True):
     data: Any = UNSET
 
 
-class RetryRequest(Input, frozen=True, kw_only=True):
+class RetryRequest(NewData, frozen=True, kw_only=True):
     """Which outcome of a job to retry, and with which data."""
 
-    #: New data; if omitted, it keeps what it has.
-    data: Any = UNSET
     #: When it ended, as the job shows it.  A job retried since is left alone.
     ended_at: int | None = None
 

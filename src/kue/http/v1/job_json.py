@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kue.http.security.redaction import Redaction
     from kue.model import job as jobs
-    from kue.store import values
 
 #: The last moment that a datetime can represent, Unix ms.
 MAX_MOMENT = 253_402_300_799_999
@@ -42,8 +41,6 @@ Moment: TypeAlias = (
     Annotated[int, Meta(ge=0, le=MAX_MOMENT)] | Annotated[datetime, Meta(tz=True)]
 )
 
-#: What `JobFilter` has of a filter.
-FILTERS = Filter.__struct_fields__
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -148,7 +145,8 @@ class JobFilter(Filter, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def filter(self) -> Filter:
         """The filter, with all values checked."""
-        return Filter(**{name: getattr(self, name) for name in FILTERS})
+        names = Filter.__struct_fields__
+        return Filter(**{name: getattr(self, name) for name in names})
 
 
 class JobsQuery(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -187,11 +185,6 @@ def visible_match(
         return None
     by_content = Filter(text=wanted.text, error=wanted.error, data=wanted.data)
     return lambda job: by_content.matches(redaction.job(job))
-
-
-def log_line(line: values.LogLine, redaction: Redaction) -> LogLineView:
-    """Return a line with its secrets hidden."""
-    return LogLineView.of(line, text=redaction.text(line.text), at=line.at or None)
 
 
 def to_datetime(given: int | datetime) -> datetime:

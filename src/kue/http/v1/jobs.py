@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from kue.client.handle import job_of
-from kue.http.auth.access import Scope
+from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors
 from kue.http.v1 import job_json
@@ -21,6 +21,7 @@ from kue.http.v1.job_json import (
     JobPage,
     JobsQuery,
     Log,
+    LogLineView,
     NewJob,
 )
 from kue.model.errors import BadPayload, JobNotFound
@@ -180,10 +181,12 @@ async def logs(context: RequestContext, job_id: JobId, query: LogQuery) -> Log:
     # A missing job has no lines either.
     if not lines and not await context.q.exists(job_id):
         raise JobNotFound(job_id)
-    return Log(
-        [job_json.log_line(line, context.redaction) for line in lines[: query.limit]],
-        last if len(lines) > query.limit else None,
-    )
+    hide = context.redaction.text
+    shown = [
+        LogLineView.of(line, text=hide(line.text), at=line.at or None)
+        for line in lines[: query.limit]
+    ]
+    return Log(shown, last if len(lines) > query.limit else None)
 
 
 @section.get("/{job_id}/attempts")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from kue.http.auth.access import Scope
+from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors, not_found
 from kue.http.v1.job_json import to_datetime

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from kue.http.auth.access import Scope
+from kue.http.auth.roles import Scope
 from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import input_errors, not_found
 from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
