@@ -48,7 +48,9 @@ fi
 install() {
     .venv/bin/python -m pip install -qq --disable-pip-version-check "$@"
 }
-install --require-hashes --requirement "$1"
+# The pins are complete.  Without --no-deps pip would resolve them again, and fail as soon
+# as a package that another one asks for with an extra has a newer release.
+install --no-deps --require-hashes --requirement "$1"
 # The build tool is among the pins, so that nothing unpinned is fetched to build with.
 install --no-deps --no-build-isolation --editable .
 # As pip does with what it does not link: else every process that tests start compiles
