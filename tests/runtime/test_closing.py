@@ -12,7 +12,7 @@ import pytest
 from kue.bus import EventBus
 from kue.runtime import Runtime, RuntimeClosed, Verticle
 from tests.runtime.waiting import Lingering, Signal, SlowToStop
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_SECONDS, until
 
 
 class Recorder(Verticle):
@@ -261,7 +261,10 @@ print("over")
 """
 
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
     )
 
     assert (ended.returncode, ended.stdout) == (0, "over\n"), ended.stderr

@@ -168,7 +168,7 @@ async def send() -> None:
 async def main():
     async with q, q.work():
         job = await send.enqueue()
-        await job.result(timeout=PATIENCE_SECONDS)
+        await job.result()
         print([line.text for line in await job.logs()])
     assert logging.getLogger().level == logging.WARNING
 
@@ -178,7 +178,10 @@ asyncio.run(main())
 
 def test_without_any_logging_set_up_warnings_are_still_printed() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
     )
 
     assert done.stdout == "['for the job alone', 'for everyone']\n"

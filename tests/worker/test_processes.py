@@ -286,7 +286,7 @@ def test_a_child_that_is_still_starting_when_its_worker_dies_runs_nothing(
         [sys.executable, "-c", PROGRAM, url, str(effect)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=30,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
 

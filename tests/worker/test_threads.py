@@ -234,7 +234,7 @@ async def main():
     async with q, q.work(grace=0.1):
         job = await never.enqueue()
         try:
-            await job.result(timeout=PATIENCE_SECONDS)
+            await job.result()
         except kue.JobFailed:
             print("failed")
 
@@ -244,7 +244,10 @@ asyncio.run(main())
 
 def test_a_thread_that_never_returns_does_not_keep_its_worker_from_leaving() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", STUBBORN], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", STUBBORN],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
     )
 
     assert (done.returncode, done.stdout) == (0, "failed\n")
