@@ -1,4 +1,4 @@
-"""Validation of the arguments of a store's verbs."""
+"""Validation of the arguments of a store's verbs: `CHECKS`, for both engines."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from kue.model.histogram import KNOWN
 from kue.model.job import State
 from kue.model.names import check_name
-from kue.store.values import MAX_BATCH, MAX_KEPT, ORDERS
+from kue.store.values import MAX_BATCH, MAX_ERRORS, MAX_KEPT, ORDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from kue.model.histogram import Timing
-    from kue.store.values import Limits
+    from kue.store.values import Limits, MoveRequest
 
 
 class InvalidCall(ValueError):
@@ -35,14 +35,16 @@ def check_limit(limit: int, *, least: int = 0, most: int = MAX_BATCH) -> None:
         raise InvalidCall(f"limit must be from {least} to {most}, not {limit}")
 
 
-def check_move(to: State, at: int | None) -> None:
+def check_move(request: MoveRequest) -> None:
     """Raise `InvalidCall` for a move to a state that jobs cannot be moved to."""
+    check_batch(request.job_ids, "jobs")
+    to = request.to
     if to not in (State.WAITING, State.DELAYED):
         raise InvalidCall(
             f"jobs can be moved to waiting or delayed, not to {to}; workers start and "
             "end them, and cancel is a separate verb"
         )
-    if to is State.DELAYED and at is None:
+    if to is State.DELAYED and request.at is None:
         raise InvalidCall("moving a job to delayed needs at=, the time it is due")
 
 
@@ -71,8 +73,9 @@ def check_limits(limits: Limits | None) -> None:
             raise InvalidCall(f"{name} must be at least 1, not {value}; pause instead")
 
 
-def check_timings(timings: Iterable[Timing]) -> None:
+def check_timings(timings: Sequence[Timing]) -> None:
     """Raise `InvalidCall` for timings with an unknown bucket or a negative count."""
+    check_batch(timings, "types")
     for timing in timings:
         for counts in (timing.waits, timing.runs):
             if not counts.keys() <= KNOWN:
@@ -126,3 +129,30 @@ def read_cursor(cursor: str | None) -> tuple[int, int] | None:
         raise InvalidCall(
             f"cursor {cursor!r} did not come from a page; leave it out to start over"
         ) from None
+
+
+def _check_acts(limit: int = 50, cursor: str | None = None) -> None:
+    check_limit(limit)
+    read_act_cursor(cursor)
+
+
+#: What engines call before a verb, by its name, with the arguments of the verb.  Those
+#: of the hot path, and verbs whose engines differ, check their arguments themselves.
+CHECKS: dict[str, Callable[..., None]] = {
+    "measure": lambda timings, **_: check_timings(timings),
+    "progress": lambda updates, **_: check_batch(updates, "updates"),
+    "update": lambda changes, **_: check_batch(changes, "changes"),
+    "move": lambda request, **_: check_move(request),
+    "cancel": lambda job_ids, **_: check_batch(job_ids, "jobs"),
+    "remove": lambda request, **_: check_batch(request.job_ids, "jobs"),
+    "pause": lambda request, **_: check_pause(request.type, request.worker),
+    "resume": lambda type=None, worker=None, **_: check_pause(type, worker),
+    "order": lambda worker, order, **_: check_order(order),
+    "get": lambda job_ids: check_batch(job_ids, "jobs"),
+    "errors": lambda type=None, limit=50: check_limit(limit, least=1, most=MAX_ERRORS),
+    "keep": lambda request, **_: check_kept(request.room, request.name, request.value),
+    "kept": lambda room, name, **_: check_kept(room, name),
+    "all_kept": lambda room, **_: check_kept(room, room),
+    "forget": lambda room, name, **_: check_kept(room, name),
+    "acts": _check_acts,
+}

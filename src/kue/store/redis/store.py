@@ -22,6 +22,7 @@ from kue.store.redis.verbs import (
     workers,
 )
 from kue.store.redis.verbs.watch import RedisSubscriptions
+from kue.store.validation import CHECKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -38,8 +39,11 @@ def _verb(
     function: Callable[Concatenate[Shards, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[RedisStore, P], Coroutine[Any, Any, T]]:
     """Make a method of *function*; a reply that is malformed raises `StoreCorrupt`."""
+    check = CHECKS.get(function.__name__)
 
     async def verb(self: RedisStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if check is not None:
+            check(*args, **kwargs)
         try:
             return await function(self._db, *args, **kwargs)
         except MALFORMED as exc:

@@ -74,7 +74,7 @@ class ErrorGroupChanges:
             self._removed.clear()
 
 
-def most(db: sqlite3.Connection, type: str | None, limit: int) -> Errors:
+def most(db: sqlite3.Connection, type: str | None = None, *, limit: int = 50) -> Errors:
     """Return the most frequent errors, and how many there are."""
     names = ErrorGroup.__struct_fields__
     groups = [

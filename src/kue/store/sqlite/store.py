@@ -1,4 +1,9 @@
-"""SQLite store: jobs in one file, or in memory."""
+"""
+The SQLite store: jobs in one file, or in memory.
+
+Verbs are functions in ``verbs/``, which take a transaction or a snapshot.  Most are
+made methods in a table, with the signature of the contract.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,14 @@ import math
 import sqlite3
 import time
 from contextlib import asynccontextmanager, suppress
-from functools import partial
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
 
 from kue.model.clock import Clock, SystemClock
 from kue.model.errors import StoreError, StoreFull
-from kue.model.job import BEGAN, State
+from kue.model.job import State
 from kue.model.settings import LEASE_MS
 from kue.store.batches import bytes_of_draft, bytes_of_outcome, producer_of_part, split
 from kue.store.contract import Events, OnProgress, Store
@@ -23,6 +28,7 @@ from kue.store.sqlite.engine import DatabaseThreads
 from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.verbs import (
     add,
+    changes,
     maintenance,
     pages,
     queries,
@@ -32,65 +38,39 @@ from kue.store.sqlite.verbs import (
     watch,
     workers,
 )
-from kue.store.sqlite.verbs import changes as changing
 from kue.store.sqlite.verbs import limits as limiting
 from kue.store.sqlite.verbs.check import check
 from kue.store.sqlite.verbs.watch import Subscriber
 from kue.store.validation import (
+    CHECKS,
     InvalidCall,
     check_batch,
-    check_kept,
     check_limit,
     check_limits,
-    check_move,
-    check_order,
-    check_pause,
-    check_timings,
-    read_act_cursor,
     read_cursor,
 )
 from kue.store.values import (
     MAX_BATCH,
-    MAX_ERRORS,
-    NOTHING_SEEN,
     WATCH_MS,
     Added,
-    AuditEntry,
-    AuditPage,
-    Change,
     Claimed,
     ClaimRequest,
-    Errors,
-    ExpectedState,
     HeartbeatReply,
-    KeepRequest,
     Limits,
-    LogLine,
     MaintenanceResult,
-    MoveRequest,
     Outcome,
     Page,
     PageRequest,
-    Pause,
-    PauseRequest,
-    Progress,
-    RemoveRequest,
     RenewRequest,
-    Reply,
     Report,
     Result,
-    Stacks,
-    Stat,
     StoreFacts,
-    WorkerStatus,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 
-    from kue.model.histogram import Timing
-    from kue.model.job import Draft, Job
-    from kue.model.schedule import Schedule
+    from kue.model.job import Draft
     from kue.model.settings import Keep
     from kue.store.sqlite.verb_transaction import Transaction
 
@@ -99,6 +79,43 @@ T = TypeVar("T")
 
 #: How long one call keeps trying to lock the file, in ms.
 BUDGET_MS = 5_000
+
+
+def _writing(
+    contract: Callable[Concatenate[Store, P], Coroutine[Any, Any, T]],
+    call: Callable[..., T],
+) -> Callable[Concatenate[SqliteStore, P], Coroutine[Any, Any, T]]:
+    """Make the verb *contract* of *call*, which is run in a transaction."""
+    check = CHECKS.get(contract.__name__)
+
+    async def verb(self: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if check is not None:
+            check(*args, **kwargs)
+        now: Any = kwargs.pop("now", None)
+        return await self._write(now, call, *args, **kwargs)
+
+    # Without its attributes: one of them marks it as abstract.
+    return update_wrapper(verb, contract, updated=())
+
+
+def _reading(
+    contract: Callable[Concatenate[Store, P], Coroutine[Any, Any, T]],
+    call: Callable[..., T],
+    *,
+    needs_now: bool = False,
+) -> Callable[Concatenate[SqliteStore, P], Coroutine[Any, Any, T]]:
+    """Make the verb *contract* of *call*, which reads a snapshot of the store."""
+    check = CHECKS.get(contract.__name__)
+
+    async def verb(self: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if check is not None:
+            check(*args, **kwargs)
+        now: Any = kwargs.pop("now", None)
+        if needs_now:
+            kwargs["now"] = self._moment(now)
+        return await self._read(call, *args, **kwargs)
+
+    return update_wrapper(verb, contract, updated=())
 
 
 class SqliteStore(Store):
@@ -217,21 +234,6 @@ class SqliteStore(Store):
         check_batch(request.runs, "runs")
         return await self._write(now, workers.renew, request)
 
-    async def measure(
-        self, timings: Sequence[Timing], *, now: int | None = None
-    ) -> None:
-        check_batch(timings, "types")
-        check_timings(timings)
-        await self._write(now, stats.measure, timings)
-
-    async def begin(
-        self, job: Job, *, alone: bool, now: int | None = None
-    ) -> Job | Result:
-        return await self._write(now, runs.begin, job, BEGAN[not alone])
-
-    async def leave(self, worker: str, *, now: int | None = None) -> None:
-        await self._write(now, workers.leave, worker)
-
     async def tend(
         self,
         *,
@@ -286,84 +288,6 @@ class SqliteStore(Store):
                 soonest = min(due.values(), default=math.inf)
                 await waiter.sleep(min(left, (soonest - now) / 1000))
 
-    async def progress(
-        self, updates: Sequence[Progress], *, now: int | None = None
-    ) -> list[Result]:
-        check_batch(updates, "updates")
-        return await self._write(now, runs.progress, updates)
-
-    async def log(
-        self,
-        job_id: int,
-        lines: Sequence[LogLine],
-        *,
-        created_at: int | None = None,
-        now: int | None = None,
-    ) -> Result:
-        return await self._write(now, runs.log, job_id, lines, created_at)
-
-    async def update(
-        self, changes: Sequence[Change], *, now: int | None = None
-    ) -> list[Result]:
-        check_batch(changes, "changes")
-        return await self._write(now, changing.update, changes)
-
-    async def move(
-        self, request: MoveRequest, *, now: int | None = None
-    ) -> list[Reply]:
-        check_batch(request.job_ids, "jobs")
-        check_move(request.to, request.at)
-        return await self._write(now, changing.move, request)
-
-    async def cancel(
-        self,
-        job_ids: Sequence[int],
-        *,
-        reason: str = "",
-        seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
-        now: int | None = None,
-    ) -> list[Reply]:
-        check_batch(job_ids, "jobs")
-        return await self._write(now, changing.cancel, job_ids, reason, seen)
-
-    async def remove(
-        self, request: RemoveRequest, *, now: int | None = None
-    ) -> list[Reply]:
-        check_batch(request.job_ids, "jobs")
-        return await self._write(now, changing.remove, request)
-
-    async def pause(self, request: PauseRequest, *, now: int | None = None) -> None:
-        check_pause(request.type, request.worker)
-        await self._write(now, limiting.pause, request)
-
-    async def resume(
-        self,
-        type: str | None = None,
-        *,
-        worker: str | None = None,
-        now: int | None = None,
-    ) -> bool:
-        check_pause(type, worker)
-        return await self._write(now, limiting.resume, type, worker)
-
-    async def paused(self) -> list[Pause]:
-        now = self._clock.now_ms()
-        return await self._read(
-            lambda db: limiting.pauses(db, now) + limiting.worker_pauses(db, now)
-        )
-
-    async def order(self, worker: str, order: str, *, now: int | None = None) -> bool:
-        check_order(order)
-        return await self._write(now, workers.order, worker, order)
-
-    async def write_stacks(
-        self, worker: str, text: str, *, now: int | None = None
-    ) -> None:
-        await self._write(now, workers.write_stacks, worker, text)
-
-    async def stacks(self, worker: str, *, now: int | None = None) -> Stacks | None:
-        return await self._read(workers.stacks, worker, self._moment(now))
-
     async def limit(
         self, type: str, limits: Limits | None, *, now: int | None = None
     ) -> None:
@@ -372,9 +296,6 @@ class SqliteStore(Store):
         group: str | None = ""
         while group is not None:
             group = await self._write(now, limiting.release_held, type, group)
-
-    async def limits(self) -> dict[str, Limits]:
-        return await self._read(limiting.limits)
 
     async def clear(
         self,
@@ -390,45 +311,12 @@ class SqliteStore(Store):
             raise InvalidCall(
                 "active jobs cannot be cleared: cancel them, or remove them by force"
             )
-        return await self._write(now, changing.clear, type, wanted, limit)
-
-    async def schedule(self, schedule: Schedule) -> None:
-        await self._write(None, maintenance.schedule, schedule)
-
-    async def unschedule(self, name: str) -> bool:
-        return await self._write(None, maintenance.unschedule, name)
-
-    async def schedules(self) -> list[Schedule]:
-        return await self._read(maintenance.schedules)
-
-    async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
-        check_batch(job_ids, "jobs")
-        return await self._read(pages.get, job_ids, self._clock.now_ms())
+        return await self._write(now, changes.clear, type, wanted, limit)
 
     async def page(self, request: PageRequest) -> Page:
         check_limit(request.limit)
         after = read_cursor(request.cursor)
         return await self._read(pages.page, request, after, self._clock.now_ms())
-
-    async def count(self) -> dict[str, dict[State, int]]:
-        return await self._read(queries.count)
-
-    async def types(self) -> list[str]:
-        return await self._read(queries.types)
-
-    async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
-        return await self._read(queries.logs, job_id, start, stop)
-
-    async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
-        return await self._read(workers.show, self._moment(now))
-
-    async def stats(self, since: int, until: int) -> list[Stat]:
-        return await self._read(stats.minutes, since, until)
-
-    async def hours(
-        self, since: int, until: int, *, now: int | None = None
-    ) -> list[Stat]:
-        return await self._read(stats.hours, since, until)
 
     async def facts(self) -> StoreFacts:
         began = time.perf_counter()
@@ -436,37 +324,10 @@ class SqliteStore(Store):
         rtt = (time.perf_counter() - began) * 1000
         return StoreFacts("sqlite", sqlite3.sqlite_version, size, round(rtt, 3))
 
-    async def errors(self, type: str | None = None, *, limit: int = 50) -> Errors:
-        check_limit(limit, least=1, most=MAX_ERRORS)
-        return await self._read(error_groups.most, type, limit)
-
     async def check(
         self, *, repair: bool = False, on_progress: OnProgress | None = None
     ) -> Report:
         return await check(self._engine, repair=repair, on_progress=on_progress)
-
-    async def keep(self, request: KeepRequest, *, now: int | None = None) -> bool:
-        check_kept(request.room, request.name, request.value)
-        return await self._write(now, records.keep, request)
-
-    async def kept(self, room: str, name: str, *, now: int | None = None) -> str | None:
-        check_kept(room, name)
-        return await self._read(records.show, room, name, self._moment(now))
-
-    async def all_kept(self, room: str, *, now: int | None = None) -> dict[str, str]:
-        check_kept(room, room)
-        return await self._read(records.show_all, room, self._moment(now))
-
-    async def forget(self, room: str, name: str, *, now: int | None = None) -> bool:
-        check_kept(room, name)
-        return await self._write(now, records.forget, room, name)
-
-    async def note(self, act: AuditEntry, *, now: int | None = None) -> int:
-        return await self._write(now, records.note, act)
-
-    async def acts(self, limit: int = 50, cursor: str | None = None) -> AuditPage:
-        check_limit(limit)
-        return await self._read(records.acts, limit, read_act_cursor(cursor))
 
     @asynccontextmanager
     async def watch(
@@ -501,6 +362,46 @@ class SqliteStore(Store):
                 if not is_known:
                     # Events may be missing: the subscription had expired.
                     subscriber.lag(1)
+
+    begin = _writing(Store.begin, runs.begin)
+    progress = _writing(Store.progress, runs.progress)
+    log = _writing(Store.log, runs.log)
+
+    update = _writing(Store.update, changes.update)
+    move = _writing(Store.move, changes.move)
+    cancel = _writing(Store.cancel, changes.cancel)
+    remove = _writing(Store.remove, changes.remove)
+
+    pause = _writing(Store.pause, limiting.pause)
+    resume = _writing(Store.resume, limiting.resume)
+    paused = _reading(Store.paused, limiting.paused, needs_now=True)
+    limits = _reading(Store.limits, limiting.limits)
+
+    schedule = _writing(Store.schedule, maintenance.schedule)
+    unschedule = _writing(Store.unschedule, maintenance.unschedule)
+    schedules = _reading(Store.schedules, maintenance.schedules)
+
+    leave = _writing(Store.leave, workers.leave)
+    order = _writing(Store.order, workers.order)
+    write_stacks = _writing(Store.write_stacks, workers.write_stacks)
+    stacks = _reading(Store.stacks, workers.stacks, needs_now=True)
+    workers = _reading(Store.workers, workers.show, needs_now=True)
+
+    get = _reading(Store.get, pages.get, needs_now=True)
+    count = _reading(Store.count, queries.count)
+    types = _reading(Store.types, queries.types)
+    logs = _reading(Store.logs, queries.logs)
+    errors = _reading(Store.errors, error_groups.most)
+    measure = _writing(Store.measure, stats.measure)
+    hours = _reading(Store.hours, stats.hours)
+    stats = _reading(Store.stats, stats.minutes)
+
+    keep = _writing(Store.keep, records.keep)
+    kept = _reading(Store.kept, records.show, needs_now=True)
+    all_kept = _reading(Store.all_kept, records.show_all, needs_now=True)
+    forget = _writing(Store.forget, records.forget)
+    note = _writing(Store.note, records.note)
+    acts = _reading(Store.acts, records.acts)
 
     def _moment(self, now: int | None) -> int:
         return self._clock.now_ms() if now is None else now

@@ -13,7 +13,7 @@ from kue.model.retry_policy import after_cancel
 from kue.store.codec import encode_json, tail_of
 from kue.store.redis.record import created_in, read_claimed, with_changes
 from kue.store.redis.verbs.pages import types
-from kue.store.validation import InvalidCall, check_batch, check_limit, check_move
+from kue.store.validation import InvalidCall, check_limit
 from kue.store.values import (
     MAX_BATCH,
     NOTHING_SEEN,
@@ -37,7 +37,6 @@ _STATES = frozenset(state.value for state in State)
 async def update(
     db: Shards, changes: Sequence[Change], *, now: int | None = None
 ) -> list[Result]:
-    check_batch(changes, "changes")
     return [await _update(db, change, now) for change in changes]
 
 
@@ -62,8 +61,6 @@ async def _update(db: Shards, change: Change, now: int | None) -> Result:
 async def move(
     db: Shards, request: MoveRequest, *, now: int | None = None
 ) -> list[Reply]:
-    check_batch(request.job_ids, "jobs")
-    check_move(request.to, request.at)
     args = (request.to.value, request.at or 0, _listed(request.states))
     return await _change(db, "move", request.job_ids, args, request.seen, now)
 
@@ -76,7 +73,6 @@ async def cancel(
     seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
     now: int | None = None,
 ) -> list[Reply]:
-    check_batch(job_ids, "jobs")
     endings = (tail_of(Cancelled(reason)), tail_of(after_cancel(reason)))
     return await _change(
         db, "cancel", job_ids, (*endings, encode_json(reason)), seen, now
@@ -86,7 +82,6 @@ async def cancel(
 async def remove(
     db: Shards, request: RemoveRequest, *, now: int | None = None
 ) -> list[Reply]:
-    check_batch(request.job_ids, "jobs")
     args = ("1" if request.force else "0", _listed(request.states))
     return await _change(db, "remove", request.job_ids, args, request.seen, now)
 

@@ -11,7 +11,7 @@ from kue.store.codec import encode_json
 from kue.store.redis.keys import worker_field
 from kue.store.redis.record import read_paused
 from kue.store.redis.wire.client import pairs
-from kue.store.validation import check_limits, check_pause
+from kue.store.validation import check_limits
 from kue.store.values import Limits, Pause, PauseRequest
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ def _place_of(
     db: Shards, type: str | None, worker: str | None
 ) -> tuple[Iterable[int], str]:
     """Return the shards that keep a pause, and its field in ``:paused``."""
-    check_pause(type, worker)
     if worker is not None:
         # A heartbeat goes to every shard, so one is enough to keep the pause.
         return [db.home_of(worker)], worker_field(worker)

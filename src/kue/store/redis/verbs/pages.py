@@ -19,7 +19,7 @@ from kue.store.redis import job_ids_of_type
 from kue.store.redis.all_job_ids import in_order, live_ids
 from kue.store.redis.job_ids_of_type import IDS_PER_CALL, ids_of, owned, size_of
 from kue.store.redis.record import read_job
-from kue.store.validation import InvalidCall, check_batch, check_limit, read_cursor
+from kue.store.validation import InvalidCall, check_limit, read_cursor
 from kue.store.values import MAX_BATCH, MAX_PAGE_BYTES, Page, PageRequest
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ _NO_ID = 2**53
 
 
 async def get(db: Shards, job_ids: Sequence[int]) -> list[Job | None]:
-    check_batch(job_ids, "jobs")
     found: dict[int, Job] = {}
     async for part in _get_in_parts(db, list(dict.fromkeys(job_ids))):
         found.update((job.id, job) for job, _ in part)

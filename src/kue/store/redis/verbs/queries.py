@@ -10,8 +10,7 @@ import msgspec
 from kue.model.fingerprint import first_line
 from kue.model.job import Error, State
 from kue.model.names import quote, unquote
-from kue.store.validation import check_limit
-from kue.store.values import MAX_ERRORS, ErrorGroup, Errors, LogLine
+from kue.store.values import ErrorGroup, Errors, LogLine
 
 if TYPE_CHECKING:
     from kue.store.redis.sharding import Shards
@@ -50,7 +49,6 @@ async def logs(
 
 
 async def errors(db: Shards, type: str | None = None, *, limit: int = 50) -> Errors:
-    check_limit(limit, least=1, most=MAX_ERRORS)
     if type is None:
         found = await db.on_all(
             lambda shard: _parts(db, shard, "error_groups", limit, "")

@@ -11,7 +11,7 @@ from kue.model.names import quote, unquote
 from kue.store.codec import encode_json
 from kue.store.redis.sharding import ms_of
 from kue.store.redis.wire.client import pairs
-from kue.store.validation import check_kept, check_limit, read_act_cursor
+from kue.store.validation import read_act_cursor
 from kue.store.values import RINGS, AuditEntry, AuditPage, KeepRequest
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _decode = msgspec.json.Decoder(AuditEntry).decode
 
 
 async def keep(db: Shards, request: KeepRequest, *, now: int | None = None) -> bool:
-    check_kept(request.room, request.name, request.value)
     how, before = "any", ""
     if request.was is None:
         how = "new"
@@ -43,7 +42,6 @@ async def keep(db: Shards, request: KeepRequest, *, now: int | None = None) -> b
 async def kept(
     db: Shards, room: str, name: str, *, now: int | None = None
 ) -> str | None:
-    check_kept(room, name)
     key = db.keys[HOME].of_shard("kept")
     time, text = await db.read_many(
         HOME, [("TIME",), ("HGET", key, _field(room, name))]
@@ -52,7 +50,6 @@ async def kept(
 
 
 async def all_kept(db: Shards, room: str, *, now: int | None = None) -> dict[str, str]:
-    check_kept(room, room)
     moment = await db.now() if now is None else now
     key = db.keys[HOME].of_shard("kept")
     found: dict[str, str] = {}
@@ -70,7 +67,6 @@ async def all_kept(db: Shards, room: str, *, now: int | None = None) -> dict[str
 
 
 async def forget(db: Shards, room: str, name: str, *, now: int | None = None) -> bool:
-    check_kept(room, name)
     return bool(await db.run(HOME, "delete_record", _field(room, name), now=now))
 
 
@@ -83,7 +79,6 @@ async def note(db: Shards, act: AuditEntry, *, now: int | None = None) -> int:
 
 
 async def acts(db: Shards, limit: int = 50, cursor: str | None = None) -> AuditPage:
-    check_limit(limit)
     before = read_act_cursor(cursor)
     keys = [db.keys[HOME].of_shard(ring) for ring in RINGS]
     last = "+inf" if before is None else f"({before}"

@@ -29,7 +29,7 @@ from kue.store.codec import begun, encode_json, tail_of
 from kue.store.redis.record import read_claimed, read_pause, unreadable
 from kue.store.redis.verbs.stats import write_counts
 from kue.store.redis.wire.client import MAX_BLOCK_SECONDS
-from kue.store.validation import check_batch, check_limit, check_timings
+from kue.store.validation import check_batch, check_limit
 from kue.store.values import (
     MAX_LOG_LINES,
     MAX_LOG_TEXT,
@@ -214,8 +214,6 @@ async def renew(
 async def measure(
     db: Shards, timings: Sequence[Timing], *, now: int | None = None
 ) -> None:
-    check_batch(timings, "types")
-    check_timings(timings)
     by_shard: dict[int, list[Any]] = {}
     for timing in timings:
         counts = (write_counts(timing.waits), write_counts(timing.runs))
@@ -300,7 +298,6 @@ async def _sleep(db: Shards, shard: int, types: list[str], timeout: float) -> se
 async def progress(
     db: Shards, updates: Sequence[Progress], *, now: int | None = None
 ) -> list[Result]:
-    check_batch(updates, "updates")
     words = [Result.DONE] * len(updates)
     places = db.by_shard([update.job_id for update in updates])
     for shard, positions in places.items():

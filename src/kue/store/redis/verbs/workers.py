@@ -10,7 +10,6 @@ import msgspec
 from kue.model.names import quote, unquote
 from kue.store.redis.verbs.limits import pauses
 from kue.store.redis.wire.client import pairs
-from kue.store.validation import check_order
 from kue.store.values import MAX_STACKS, ORDER_MS, STACKS_MS, Stacks, WorkerStatus
 
 if TYPE_CHECKING:
@@ -57,7 +56,6 @@ async def workers(db: Shards, *, now: int | None = None) -> list[WorkerStatus]:
 
 
 async def order(db: Shards, worker: str, order: str, *, now: int | None = None) -> bool:
-    check_order(order)
     # A heartbeat goes to every shard, so one is enough to keep the order.
     home = db.home_of(worker)
     word = await db.run(home, "order_worker", quote(worker), order, ORDER_MS, now=now)

@@ -13,6 +13,7 @@ from kue.store.sqlite.rows import StateRow, state_rows_of, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.sqlite.verbs.pages import first_ids
 from kue.store.values import (
+    NOTHING_SEEN,
     UNSEEN,
     Change,
     ExpectedState,
@@ -80,13 +81,14 @@ def _restart(tx: Transaction, row: StateRow, to: State, at: int | None) -> Reply
 
 def cancel(
     tx: Transaction,
-    ids: Sequence[int],
-    reason: str,
-    seen: Mapping[int, ExpectedState],
+    job_ids: Sequence[int],
+    *,
+    reason: str = "",
+    seen: Mapping[int, ExpectedState] = NOTHING_SEEN,
 ) -> list[Reply]:
     """Cancel jobs, or ask running ones to end; each sees what the last one did."""
     replies = []
-    for job_id in ids:
+    for job_id in job_ids:
         replies.append(_cancel(tx, job_id, reason, seen.get(job_id, UNSEEN)))
         dependencies.notify_dependants(tx)
     return replies

@@ -152,13 +152,19 @@ def worker_pauses(
     return [Pause(*row) for row in rows]
 
 
+def paused(db: sqlite3.Connection, *, now: int) -> list[Pause]:
+    return pauses(db, now) + worker_pauses(db, now)
+
+
 def pause(tx: Transaction, request: PauseRequest) -> None:
     *place, name = _place_of(request.type, request.worker)
     values = (name, tx.now, request.reason, request.by, request.until)
     tx.run(_PAUSE.format(*place), *values)
 
 
-def resume(tx: Transaction, type: str | None, worker: str | None) -> bool:
+def resume(
+    tx: Transaction, type: str | None = None, *, worker: str | None = None
+) -> bool:
     *place, name = _place_of(type, worker)
     ended = tx.db.execute(_RESUME.format(*place), (name,)).fetchall()
     if worker is None:

@@ -90,10 +90,12 @@ _ALL = PageSource("", "true", "NOT INDEXED")
 _TYPES = "SELECT name FROM types"
 
 
-def get(db: sqlite3.Connection, ids: Sequence[int], now: int) -> list[Job | None]:
-    rows = rows_of(db, dict.fromkeys(ids))
+def get(
+    db: sqlite3.Connection, job_ids: Sequence[int], *, now: int
+) -> list[Job | None]:
+    rows = rows_of(db, dict.fromkeys(job_ids))
     jobs = {job.id: job for job in _jobs(db, rows, now)}
-    return [jobs.get(job_id) for job_id in ids]
+    return [jobs.get(job_id) for job_id in job_ids]
 
 
 def page(

@@ -32,7 +32,9 @@ def types(db: sqlite3.Connection) -> list[str]:
     return [row[0] for row in db.execute(_TYPES)]
 
 
-def logs(db: sqlite3.Connection, job_id: int, start: int, stop: int) -> list[LogLine]:
+def logs(
+    db: sqlite3.Connection, job_id: int, start: int = 0, stop: int = -1
+) -> list[LogLine]:
     """Return lines *start* to *stop*, counted from the oldest one kept."""
     first, last = db.execute(_BOUNDS, (job_id,)).fetchone()
     if first is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.store.sqlite.verb_transaction import Transaction, as_json
+from kue.store.validation import read_act_cursor
 from kue.store.values import RINGS, AuditEntry, AuditPage, KeepRequest
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _decode = msgspec.json.Decoder(AuditEntry).decode
 
 def keep(tx: Transaction, request: KeepRequest) -> bool:
     if request.was is not msgspec.UNSET:
-        found = show(tx.db, request.room, request.name, tx.now)
+        found = show(tx.db, request.room, request.name, now=tx.now)
         # A repeated call finds the new value.
         if found not in (request.was, request.value):
             return False
@@ -44,18 +45,18 @@ def keep(tx: Transaction, request: KeepRequest) -> bool:
     return True
 
 
-def show(db: sqlite3.Connection, room: str, name: str, now: int) -> str | None:
+def show(db: sqlite3.Connection, room: str, name: str, *, now: int) -> str | None:
     row = db.execute(_KEPT, (room, name, now)).fetchone()
     return None if row is None else str(row[0])
 
 
-def show_all(db: sqlite3.Connection, room: str, now: int) -> dict[str, str]:
+def show_all(db: sqlite3.Connection, room: str, *, now: int) -> dict[str, str]:
     return dict(db.execute(_ALL, (room, now)).fetchall())
 
 
 def forget(tx: Transaction, room: str, name: str) -> bool:
     """Delete a record; return whether there was one that had not expired."""
-    was_there = show(tx.db, room, name, tx.now) is not None
+    was_there = show(tx.db, room, name, now=tx.now) is not None
     tx.run(_FORGET, room, name)
     return was_there
 
@@ -67,7 +68,10 @@ def note(tx: Transaction, act: AuditEntry) -> int:
     return int(tx.one("SELECT max(id) FROM acts"))
 
 
-def acts(db: sqlite3.Connection, limit: int, before: int | None) -> AuditPage:
+def acts(
+    db: sqlite3.Connection, limit: int = 50, cursor: str | None = None
+) -> AuditPage:
+    before = read_act_cursor(cursor)
     # One more than the limit, to see whether there are more.
     last = _NEWEST if before is None else before
     rows = db.execute(_ACTS, (last, limit + 1)).fetchall()

@@ -10,7 +10,7 @@ import msgspec
 
 from kue.model import retry_policy
 from kue.model.events import Kind
-from kue.model.job import Completed, Failed, State
+from kue.model.job import BEGAN, Completed, Failed, State
 from kue.model.names import quote
 from kue.store.codec import begun
 from kue.store.sqlite import dependencies, promotion, transitions
@@ -378,13 +378,13 @@ def _progress(tx: Transaction, row: StateRow | None, update: Progress) -> Result
     return Result.DONE
 
 
-def begin(tx: Transaction, job: Job, mark: str) -> Job | Result:
+def begin(tx: Transaction, job: Job, *, alone: bool) -> Job | Result:
     """Start a run that was held back, if its fence is current."""
     row = state_rows_of(tx.db, [job.id]).get(job.id)
     fence = job.token.partition(":")[0]
     if row is None or not row.token.startswith(f"{fence}:"):
         return Result.LOST
-    rest = begun(job, mark)
+    rest = begun(job, BEGAN[not alone])
     # A run that has begun goes on: this is the same call again.
     is_new = row.token.split(":", 2)[2] != rest
     paused = (pause.type for pause in limits.pauses(tx.db, tx.now))
@@ -396,7 +396,11 @@ def begin(tx: Transaction, job: Job, mark: str) -> Job | Result:
 
 
 def log(
-    tx: Transaction, job_id: int, lines: Sequence[LogLine], created_at: int | None
+    tx: Transaction,
+    job_id: int,
+    lines: Sequence[LogLine],
+    *,
+    created_at: int | None = None,
 ) -> Result:
     row = tx.db.execute(_CREATED, (job_id,)).fetchone()
     if row is None or created_at not in (None, row[0]):

@@ -152,7 +152,7 @@ def write_stacks(tx: Transaction, worker: str, text: str) -> None:
     tx.run(_WRITE_STACKS, kept, tx.now, worker)
 
 
-def stacks(db: sqlite3.Connection, worker: str, now: int) -> Stacks | None:
+def stacks(db: sqlite3.Connection, worker: str, *, now: int) -> Stacks | None:
     row = db.execute(_STACKS, (worker, now - STACKS_MS)).fetchone()
     return None if row is None else Stacks(*row)
 
@@ -167,7 +167,7 @@ def is_over(tx: Transaction, job_id: int) -> bool:
     return bool(tx.one(_IS_OVER, job_id, tx.now))
 
 
-def show(db: sqlite3.Connection, now: int) -> list[WorkerStatus]:
+def show(db: sqlite3.Connection, *, now: int) -> list[WorkerStatus]:
     return [
         WorkerStatus(
             name,
