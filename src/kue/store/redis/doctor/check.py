@@ -131,12 +131,10 @@ class RedisCheck:
             return findings
         wrong: list[Finding] = []
         for survey in self._surveys:
-            # Repairs of jobs may change all sums; those are not findings.
-            counts = survey.error_counts()
-            if not findings:
-                counts = await survey.wrong_error_counts()
-            for one in counts:
-                wrong += await self._report(one, await one.check(), repair=repair)
+            for counts in survey.error_counts():
+                found = await counts.check()
+                wrong += await self._report(counts, found, repair=repair)
+        # Repairs of jobs may change all sums; those are not findings.
         return findings or wrong
 
     async def _damaged(self) -> AsyncIterator[tuple[Suspect, list[RedisFinding]]]:

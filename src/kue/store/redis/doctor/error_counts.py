@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kue.model.fingerprint import LENGTH
@@ -44,23 +43,6 @@ class FailedJobs(NamedTuple):
     last_at: int
     #: The last of them.
     job_id: int
-
-
-class ErrorTally:
-    """Failed jobs of one shard by type and fingerprint, as a survey reads them."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, Counter[bytes]] = {}
-
-    def add(self, job_type: str, record: bytes | None) -> None:
-        mark = _fingerprint_of(record or b"")
-        if mark is not None:
-            self._found.setdefault(job_type, Counter())[mark] += 1
-
-    def agrees(self, job_type: str, inspection: Inspection) -> bool:
-        """Return whether the counts of a type are written as they were counted."""
-        found = self._found.get(job_type, Counter())
-        return _written(inspection) == (found, _fields(found))
 
 
 class ErrorCounts:
@@ -105,14 +87,15 @@ class ErrorCounts:
                 [("GETRANGE", keys.job(job_id), -_TAIL, -1) for job_id, _ in jobs]
             )
             for (job_id, at), end in zip(jobs, ends, strict=True):
-                mark = _fingerprint_of(end)
-                if mark is not None:
-                    yield mark, job_id, at
+                if match := _FINGERPRINT.search(end):
+                    yield match[1], job_id, at
 
     async def _compare(
         self, inspection: Inspection, counted: dict[bytes, FailedJobs]
     ) -> list[RedisFinding]:
-        written, fields = _written(inspection)
+        _, _, _, size, *rest = inspection.facts
+        rows, fields = rest[: int(size)], set(rest[int(size) :])
+        written = dict(zip(rows[::2], map(float, rows[1::2]), strict=True))
         right = {mark: float(failed.jobs) for mark, failed in counted.items()}
         wrong = {mark for mark, _ in written.items() ^ right.items()}
         wrong |= {field[:LENGTH] for field in _fields(right) - fields}
@@ -146,25 +129,12 @@ class ErrorCounts:
         return self.shard.keys.of_shard(f"{self.job_type}:{structure}")
 
 
-def _fingerprint_of(record: bytes) -> bytes | None:
-    """Return the fingerprint that a failed job's record ends with."""
-    match = _FINGERPRINT.search(record, max(0, len(record) - _TAIL))
-    return match[1] if match else None
-
-
 def _error_in(record: bytes) -> bytes:
     """Return the error in the last line of a record, as JSON."""
     error: Error | None = None
     for attempt in read_story(record.rpartition(b"\n")[2]):
         error = attempt.error
     return b"" if error is None else encode_json(Error(error.kind, error.message))
-
-
-def _written(inspection: Inspection) -> tuple[dict[bytes, float], set[bytes]]:
-    """Return the counts as they are written, and the fields of ``:causes``."""
-    _, _, _, size, *rest = inspection.facts
-    rows, fields = rest[: int(size)], rest[int(size) :]
-    return dict(zip(rows[::2], map(float, rows[1::2]), strict=True)), set(fields)
 
 
 def _fields(marks: Iterable[bytes]) -> set[bytes]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.model.names import unquote
 from kue.store.redis.doctor.bitset import Bitset
-from kue.store.redis.doctor.error_counts import ErrorCounts, ErrorTally
+from kue.store.redis.doctor.error_counts import ErrorCounts
 from kue.store.redis.doctor.job_facts import JobHints, read_jobs
 from kue.store.redis.doctor.job_record import is_sound, parents_of
 from kue.store.redis.doctor.job_rules import check_job
@@ -69,7 +69,6 @@ class Survey:
         self._structures: dict[str, KnownKey] = {}
         self._types: set[str] = set()
         self._bitmaps: set[int] = set()
-        self._errors = ErrorTally()
         #: Jobs that are in a state; that were inspected; that were, for each type.
         self._placed = Bitset()
         self._inspected = Bitset()
@@ -261,8 +260,6 @@ class Survey:
     ) -> None:
         sequence = self.shard.sequence_of(job_id)
         is_new = self._placed.add(sequence)
-        if is_new and key.name == "failed":
-            self._errors.add(key.job_type, record)
         if isinstance(value, bytes):
             run = _FENCE.match(value)
             self._fence = max(self._fence, int(run[1]) if run else 0)
@@ -358,16 +355,6 @@ class Survey:
     def error_counts(self) -> list[ErrorCounts]:
         """Return the error counts of all types."""
         return [ErrorCounts(self.shard, name) for name in sorted(self._types)]
-
-    async def wrong_error_counts(self) -> list[ErrorCounts]:
-        """Return the error counts that differ from the failed jobs that were read."""
-        counts = self.error_counts()
-        found = await self.shard.inspect([one.subject for one in counts])
-        return [
-            one
-            for one, inspection in zip(counts, found, strict=True)
-            if not self._errors.agrees(one.job_type, inspection)
-        ]
 
 
 def _is_read(key: KnownKey) -> bool:
