@@ -114,7 +114,7 @@ def read_job(job_id: int, reply: list[Any]) -> Job:
     stalls = int(tries.partition(b":")[2] or 0)
     job = read_claimed(job_id, token, record, stalls)
     if job.history and not tries:
-        stalls = _stalls_in(job.history)
+        stalls = stalls_in(job.history)
     changes: dict[str, Any] = {
         "state": State(PLACES[place]),
         "stalls": stalls,
@@ -179,7 +179,7 @@ def read_pause(
     )
 
 
-def _stalls_in(history: tuple[Attempt, ...]) -> int:
+def stalls_in(history: tuple[Attempt, ...]) -> int:
     """Count the workers lost since the job was last restarted by hand."""
     count = 0
     for attempt in reversed(history):

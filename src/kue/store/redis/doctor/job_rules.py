@@ -37,6 +37,7 @@ from kue.store.redis.doctor.rule import (
     listed,
 )
 from kue.store.redis.keys import PLACES
+from kue.store.redis.record import stalls_in
 from kue.store.values import Finding
 
 if TYPE_CHECKING:
@@ -237,12 +238,7 @@ def _bad_tries(job: JobRecord) -> Iterator[Violation]:
     tries = job.entries.get((job.type, "tries"))
     if tries is None or _TRIES.fullmatch(tries):
         return
-    stalls = 0
-    for attempt in job.job.history:
-        if attempt.outcome == "restarted":
-            stalls = 0
-        stalls += attempt.outcome == "stalled"
-    right = f"{job.job.attempts}:{stalls}"
+    right = f"{job.job.attempts}:{stalls_in(job.job.history)}"
     problem = f"has tries of {tries!r}, which are not numbers"
     repair = f"set them to {right}, as in its history"
     yield Violation(problem, repair, (job.put_in("tries", right),))
