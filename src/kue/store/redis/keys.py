@@ -180,9 +180,6 @@ class Keys:
     def job(self, job_id: int | str) -> str:
         return f"{self.root}:job:{job_id}"
 
-    def log(self, job_id: int) -> str:
-        return f"{self.root}:job:{job_id}:log"
-
     def of_type(self, job_type: str, structure: str) -> str:
         return f"{self.root}:{quote(job_type)}:{structure}"
 
@@ -191,10 +188,3 @@ class Keys:
 
     def live(self, chunk: int) -> str:
         return f"{self.root}:live:{chunk}"
-
-    def stats(self, minute: int) -> str:
-        return f"{self.root}:stats:{minute}"
-
-    @property
-    def events(self) -> str:
-        return f"{self.root}:events"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 async def check(
     db: Shards, *, repair: bool = False, on_progress: OnProgress | None = None
 ) -> Report:
-    await db.open()
     shards: list[Shard] = []
     for number in range(db.count):
         shards.append(Shard(db, number, shards))
@@ -27,14 +26,10 @@ async def check(
 
 async def servers_of(db: Shards) -> list[int]:
     """Return one shard per server: SCAN covers all keys of a server."""
-
-    async def server_of(shard: int) -> str:
-        await db.open()
-        info = await db.client.info(db.keys[shard].root, "server")
-        return info["run_id"]
-
-    servers = await db.on_all(server_of)
-    return list({server: shard for shard, server in enumerate(servers)}.values())
+    await db.open()
+    servers = await db.on_all(lambda n: db.client.info(db.keys[n].root, "server"))
+    by_id = {server["run_id"]: shard for shard, server in enumerate(servers)}
+    return list(by_id.values())
 
 
 def pattern_of(db: Shards) -> str:

@@ -44,7 +44,8 @@ async def logs(
     db: Shards, job_id: int, start: int = 0, stop: int = -1
 ) -> list[LogLine]:
     shard = db.shard_of(job_id)
-    lines = await db.read(shard, "LRANGE", db.keys[shard].log(job_id), start, stop)
+    key = db.keys[shard].job(f"{job_id}:log")
+    lines = await db.read(shard, "LRANGE", key, start, stop)
     return [_decode_line(line) for line in lines]
 
 

@@ -28,7 +28,7 @@ async def stats(db: Shards, since: int, until: int) -> list[Stat]:
     for shard in range(db.count):
         keys = db.keys[shard]
         replies = await db.read_many(
-            shard, [("HGETALL", keys.stats(minute)) for minute in minutes]
+            shard, [("HGETALL", keys.of_shard(f"stats:{n}")) for n in minutes]
         )
         for minute, fields in zip(minutes, replies, strict=True):
             found += _read_stats(minute, fields)

@@ -196,7 +196,8 @@ class RedisSubscriptions:
     async def _subscribe(self, shard: int, subscription: _ShardSubscription) -> None:
         keys = self._db.keys[shard]
         loop = asyncio.get_running_loop()
-        async with self._db.client.subscription(keys.root, keys.events) as messages:
+        channel = keys.of_shard("events")
+        async with self._db.client.subscription(keys.root, channel) as messages:
             counter = _MessageCounter(await self._declare_all(shard, subscription))
             subscription.ready.set()
             renew_at = loop.time() + _RENEW_SECONDS
