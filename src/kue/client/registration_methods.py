@@ -166,8 +166,6 @@ class Registration:
         task: Task[..., Any, Any] = Task(
             queue, function, type, arguments, TASK_DEFAULTS | options
         )
-        # Options that make no sense should fail here, not at the first call.
-        task._check_options()
         where = execution or ("loop" if is_async(function) else "thread")
         if where == "process" and uses:
             raise ValueError(
@@ -250,9 +248,8 @@ class Registration:
     ) -> Any:
         if not isinstance(n, int):
             return self._process(type, 1, is_blocking, n)
-        if handler is None:
-            return partial(self._process, type, n, is_blocking)
-        return self._process(type, n, is_blocking, handler)
+        add = partial(self._process, type, n, is_blocking)
+        return add if handler is None else add(handler)
 
     def _process(self, type: str, n: int, is_blocking: bool, handler: H) -> H:
         if not callable(handler):
@@ -266,7 +263,11 @@ class Registration:
                 f"use process({type!r}, …)"
             )
         where = "loop" if is_async(handler) else "thread"
-        adapted = _handler(handler)
+        adapted: Any = handler
+        if takes_done(handler):
+            adapted = with_done(handler)
+        elif where == "thread":
+            adapted = in_thread(handler)
         self._handlers.add(
             HandlerSettings(type=type, handler=adapted, execution=where, slots=n)
         )
@@ -342,12 +343,6 @@ class Registration:
         """
         self._hooks.failure.append(hook)
         return hook
-
-
-def _handler(handler: Callable[..., Any]) -> Any:
-    if takes_done(handler):
-        return with_done(handler)
-    return handler if is_async(handler) else in_thread(handler)
 
 
 def _task_handler(task: Task[..., Any, Any], where: str) -> Any:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.client.sync import SyncJobHandle
     from kue.model.arguments import Arguments
-    from kue.model.draft import DraftTemplate
     from kue.model.job import Draft
     from kue.model.options import JobOptions
     from kue.store.values import Added
@@ -49,7 +48,11 @@ class TaskCalls(Generic[P, T_co]):
             option: tuple(value) if isinstance(value, Iterator) else value
             for option, value in options.items()
         }
-        self._template: DraftTemplate | None = None
+        # A call with unique=True gets its own key, and so cannot use the template.
+        self._has_own_key = self._options.get("unique") is True
+        valid = {"unique": "key"} if self._has_own_key else {}
+        # Options that make no sense should fail here, not at the first call.
+        self._template = queue._connection.template(name, self._options | valid)
 
     def options(self, **options: Unpack[JobOptions]) -> TaskCalls[P, T_co]:
         """
@@ -60,20 +63,7 @@ class TaskCalls(Generic[P, T_co]):
             ValueError: One of them makes no sense.
         """
         merged = self._options | dict(options)
-        calls: TaskCalls[P, T_co] = TaskCalls(
-            self._queue, self.name, self._arguments, merged
-        )
-        calls._check_options()
-        return calls
-
-    def _check_options(self) -> None:
-        """Raise for wrong options here, where they are written."""
-        if self._options.get("unique") is not True:
-            self._template = self._queue._connection.template(self.name, self._options)
-        else:
-            self._queue._connection.template(
-                self.name, {**self._options, "unique": "key"}
-            )
+        return TaskCalls(self._queue, self.name, self._arguments, merged)
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft:
         """
@@ -137,12 +127,10 @@ class TaskCalls(Generic[P, T_co]):
         return call
 
     def _draft(self, data: dict[str, Any]) -> Draft:
-        options = self._options
-        if options.get("unique") is True:
-            options = options | {"unique": _key(self._arguments.defaults | data)}
+        if self._has_own_key:
+            key = _key(self._arguments.defaults | data)
+            options = self._options | {"unique": key}
             return self._queue.draft(self.name, data, **options)
-        if self._template is None:
-            self._template = self._queue._connection.template(self.name, options)
         return self._template.draft(data)
 
 
