@@ -291,8 +291,7 @@ class JobHandle(Generic[T_co]):
         update = progress_module.progress(self.id, done, total, data)
         update = msgspec.structs.replace(update, created_at=self._created_at)
         [word] = await self._connection.store.progress([update])
-        state = (await self.refresh()).state if word is Result.REFUSED else None
-        check(self.id, word, wanted="report progress", state=state)
+        await self._check(word, "report progress")
 
     # -- changing --------------------------------------------------------------
 
@@ -377,7 +376,8 @@ class JobHandle(Generic[T_co]):
         if not job.state.is_final:
             raise InvalidTransition(self.id, job.state, "be retried")
         if data is not msgspec.UNSET:
-            await self._replace_data(job, data)
+            changed = await self._change({"data": data}, ExpectedState.of(job))
+            await self._check(changed, "be retried with other data")
         word = await self._move(State.WAITING, "be retried", states=FINAL, seen=job)
         self._restarted = job.ending
         return word is Result.DONE
@@ -420,10 +420,10 @@ class JobHandle(Generic[T_co]):
             return None
         return job
 
-    async def _replace_data(self, job: Job, data: JSON) -> None:
-        word = await self._change({"data": data}, ExpectedState.of(job))
+    async def _check(self, word: Result, wanted: str) -> None:
+        """Do `check`, with the state of the job that the store did not report."""
         state = (await self.refresh()).state if word is Result.REFUSED else None
-        check(self.id, word, wanted="be retried with other data", state=state)
+        check(self.id, word, wanted=wanted, state=state)
 
     async def _move(
         self,
