@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from kue.client.handle import JobHandle
@@ -216,13 +217,11 @@ class Queries:
         wanted = _length(first, last)
         page = Page([], None)
         jobs: list[Job] = []
-        while wanted is None or len(jobs) < wanted:
+        while len(jobs) < wanted:
             page = await self.page(
                 state,
                 type,
-                limit=MAX_BATCH
-                if wanted is None
-                else min(wanted - len(jobs), MAX_BATCH),
+                limit=min(wanted - len(jobs), MAX_BATCH),
                 cursor=page.cursor,
                 skip=0 if page.cursor else first,
                 descending=order == "desc",
@@ -273,12 +272,12 @@ class Queries:
         return await self._connection.store.limits()
 
 
-def _length(first: int, last: int) -> int | None:
-    """Return how many jobs a range has; None when it goes to the end."""
+def _length(first: int, last: int) -> int:
+    """Return how many jobs a range has; the most there can be if it has no end."""
     if first < 0 or last < -1:
         raise ValueError(f"a range counts from 0; {first} to {last} is not a range")
     if last == -1:
-        return None
+        return sys.maxsize
     if last < first:
         raise ValueError(f"a range goes forward; {first} to {last} does not")
     return last - first + 1
