@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,15 +38,13 @@ class InterceptorChain:
 
     def run(self, message: Message, then: Proceed) -> None:
         """Pass *message* through all of them and, if none drops it, call *then*."""
-        self._step(self.links, 0, message, then)
+        for interceptor in reversed(self.links):
+            then = partial(_call, interceptor, message, then)
+        then()
 
-    def _step(
-        self, links: tuple[Interceptor, ...], at: int, message: Message, then: Proceed
-    ) -> None:
-        if at == len(links):
-            then()
-            return
-        try:
-            links[at](message, lambda: self._step(links, at + 1, message, then))
-        except Exception:
-            logger.exception("an interceptor failed for %s", message.address)
+
+def _call(interceptor: Interceptor, message: Message, proceed: Proceed) -> None:
+    try:
+        interceptor(message, proceed)
+    except Exception:
+        logger.exception("an interceptor failed for %s", message.address)

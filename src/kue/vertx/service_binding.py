@@ -178,16 +178,14 @@ class _Endpoint:
     async def handle(self, message: Message) -> None:
         call = ServiceCall(message.headers.get(ACTION) or "", message)
         try:
-            result = await self._pass(call, 0)
+            proceed: Proceed = functools.partial(self._invoke, call)
+            for interceptor in reversed(self._interceptors):
+                proceed = functools.partial(interceptor, call, proceed)
+            result = await proceed()
         except Exception as exc:
             message.reply(self._failure(call.action, exc))
         else:
             message.reply(msgspec.to_builtins(result))
-
-    async def _pass(self, call: ServiceCall, at: int) -> Any:
-        if at == len(self._interceptors):
-            return await self._invoke(call)
-        return await self._interceptors[at](call, lambda: self._pass(call, at + 1))
 
     async def _invoke(self, call: ServiceCall) -> Any:
         if not call.action:
