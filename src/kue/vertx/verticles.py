@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from kue.aio.tasks import BackgroundTasks
+from kue.aio.tasks import BackgroundTasks, wait_for_first
 from kue.client.queue import Kue
 from kue.model.errors import ConfigError, KueError
 from kue.runtime import LockTimedOut, Verticle
@@ -235,12 +235,7 @@ class KueWorker(QueueVerticle):
         config = self.read_config(WorkerConfig)
         q = await self.open_queue(config)
         self.register(q)
-        begun = asyncio.Event()
-
-        def begin(worker: Worker) -> None:
-            self._worker = worker
-            begun.set()
-
+        started: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
         run = self._run = asyncio.create_task(
             q.run(
                 grace=config.grace,
@@ -248,14 +243,14 @@ class KueWorker(QueueVerticle):
                 types=config.types,
                 concurrency=config.concurrency,
                 name=config.name,
-                on_start=begin,
+                on_start=started.set_result,
             ),
             name="kue worker verticle",
         )
-        run.add_done_callback(lambda run: begun.set())
-        await begun.wait()
+        await wait_for_first(started, run)
         if run.done():
             await run
+        self._worker = started.result()
         run.add_done_callback(self._report)
 
     async def stop(self) -> None:
