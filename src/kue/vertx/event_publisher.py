@@ -132,25 +132,24 @@ class EventPublisher:
             return
         address_id = self._address_id(event, job)
         if event.kind in event_payloads.FAILURES:
-            self._publish_failure(event, address_id)
+            error = event_payloads.error_payload(event)
+            self._publish_to_job(_ERROR, address_id, event.type, error)
+            self._bus.publish(self._addresses.queue(_ERROR), error)
         if event.kind is Kind.ERROR:
             return
         shown = event_payloads.shown_job(event, job, address_id)
         name = event.kind.value
-        if address_id is not None:
-            body = event_payloads.job_payload(event, shown)
-            self._publish_to_job(name, address_id, event.type, body)
+        body = event_payloads.job_payload(event, shown)
+        self._publish_to_job(name, address_id, event.type, body)
         at_queue = self._addresses.queue(QUEUE_PREFIX + name)
         extra = event_payloads.extra(event)
         self._bus.publish(at_queue, {"job": shown, "extra": extra})
 
-    def _publish_failure(self, event: Event, address_id: str | None) -> None:
-        body = event_payloads.error_payload(event)
-        if address_id is not None:
-            self._publish_to_job(_ERROR, address_id, event.type, body)
-        self._bus.publish(self._addresses.queue(_ERROR), body)
-
-    def _publish_to_job(self, name: str, address_id: str, type: str, body: Any) -> None:
+    def _publish_to_job(
+        self, name: str, address_id: str | None, type: str, body: Any
+    ) -> None:
+        if address_id is None:
+            return
         self._bus.publish(self._addresses.job(name, address_id, type), body)
         enveloped = {"event": name, "body": body}
         self._bus.publish(self._addresses.job(ANY, address_id, type), enveloped)
