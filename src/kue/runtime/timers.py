@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kue.aio.loop_calls import running
+from kue.aio.loop_calls import call_in, running
 from kue.model.duration import Duration, milliseconds
 from kue.runtime.errors import RuntimeClosed
 
@@ -35,20 +34,15 @@ class TimerCall:
         self._due = time.monotonic() + seconds
         self._function: Callable[[], object] | None = function
         self._handle: asyncio.TimerHandle | None = None
-        self._on_loop(self._set)
+        if running() is loop:
+            self._set()
+        else:
+            loop.call_soon_threadsafe(self._set)
 
     def cancel(self) -> None:
         """Do not call it; from any thread."""
         self._function = None
-        # A closed loop calls nothing.
-        with suppress(RuntimeError):
-            self._on_loop(self._unset)
-
-    def _on_loop(self, function: Callable[[], None]) -> None:
-        if running() is self._loop:
-            function()
-        else:
-            self._loop.call_soon_threadsafe(function)
+        call_in(self._loop, self._unset)
 
     def _set(self) -> None:
         left = max(0.0, self._due - time.monotonic())
