@@ -173,14 +173,13 @@ class RedisCluster:
         try:
             async with asyncio.timeout(_BUDGET_SECONDS):
                 await self._joined
-        except TimeoutError:
+        except BaseException as exc:
             await self._end()
+            if not isinstance(exc, TimeoutError):
+                raise
             raise StoreUnavailable(
                 f"could not subscribe to {self._address.name} in time; is it running?"
             ) from None
-        except BaseException:
-            await self._end()
-            raise
         self._background.start(self._send_heartbeats(), "kue-bus-heartbeat")
         reporter = NodeStatusReporter(
             self._client,
@@ -302,7 +301,7 @@ class RedisCluster:
         if batch.sender in self._table.nodes and (
             batch.wants_ack or self._inbox.is_ack_due(batch.sender)
         ):
-            self._outboxes.send_ack(batch.sender)
+            self._outboxes.to(batch.sender).send_ack()
 
     async def _receive_change(self, number: int, change: NodeChange) -> None:
         if number <= self._table.number:

@@ -73,7 +73,7 @@ class NodeOutboxes:
 
     def put(self, node: str, frame: Frame) -> str:
         """Queue a frame; if there is no room, return the reason."""
-        outbox = self._to(node)
+        outbox = self.to(node)
         if outbox.put(frame):
             if node in self._full and not outbox.is_crowded:
                 self._full.discard(node)
@@ -98,14 +98,10 @@ class NodeOutboxes:
         if outbox is not None:
             outbox.acknowledge(*ack)
 
-    def send_ack(self, node: str) -> None:
-        """Send a node an acknowledgement."""
-        self._to(node).send_ack()
-
     def remind(self, node: str) -> None:
         """Report the last number sent to a node that was away and may have losses."""
         if node in self._outboxes or node in self._ends:
-            self._to(node).send_ack(wants_ack=True)
+            self.to(node).send_ack(wants_ack=True)
 
     def unacknowledged(self, node: str) -> int:
         """Return how many messages a node has not acknowledged."""
@@ -135,7 +131,8 @@ class NodeOutboxes:
         for outbox in list(self._outboxes.values()):
             await outbox.abandon()
 
-    def _to(self, node: str) -> NodeOutbox:
+    def to(self, node: str) -> NodeOutbox:
+        """Return the outbox for a node."""
         outbox = self._outboxes.get(node)
         if outbox is None:
             outbox = self._outboxes[node] = NodeOutbox(
