@@ -16,7 +16,6 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
-from msgspec.structs import replace
 
 from kue.http.auth.roles import Scope
 from kue.http.framework.problem import bad_request
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from kue.http.options import AppOptions
     from kue.http.security.audit_log import AuditLog
     from kue.http.security.redaction import Redaction
-    from kue.store.values import Pause
 
 Handler = Callable[..., Awaitable[Any]]
 
@@ -57,13 +55,6 @@ class RequestContext:
     @property
     def redaction(self) -> Redaction:
         return self.options.redaction
-
-    async def pauses(self) -> list[Pause]:
-        """Return the active pauses, with secrets hidden."""
-        hide = self.redaction.text
-        return [
-            replace(pause, reason=hide(pause.reason)) for pause in await self.q.paused()
-        ]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -22,7 +22,9 @@ from kue.http.v1.stats import (
     NOTHING,
     Counts,
     Moment,
+    PauseView,
     Rates,
+    active_pauses,
     check_type,
     counts_of,
     drain_ms,
@@ -39,10 +41,10 @@ from kue.model.names import Name, check_path_name
 from kue.worker.unhandled_types import takes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from kue.client.queue import Kue
-    from kue.store.values import Limits, Pause, Stat, WorkerStatus
+    from kue.store.values import Limits, Stat, WorkerStatus
 
 section = Section("queues", "Types of jobs: counts, rates, pauses and limits.")
 
@@ -54,19 +56,6 @@ MOST = 1_000_000_000
 #: A number with a unit; a bare number could be taken for seconds or milliseconds.
 DurationText = Annotated[str, msgspec.Meta(max_length=50)]
 Most = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
-
-
-class PauseView(View, frozen=True, kw_only=True):
-    """An active pause: of a type, of a worker or (with neither) of everything."""
-
-    type: str | None
-    worker: str | None
-    #: Since when, Unix ms.
-    at: int
-    reason: str
-    by: str
-    #: When it ends by itself, Unix ms; null if only by resuming.
-    until: int | None
 
 
 class LimitsView(View, frozen=True, kw_only=True):
@@ -191,12 +180,10 @@ async def pause_queue(
 
     Running jobs continue, and jobs can still be added.  It replaces an earlier pause.
     """
-    until = await end_of(context.q, body)
+    options = await pause_options(context, body)
     await check_type(context.q, type)
     with input_errors("path.type"):
-        await context.q.pause(
-            type, reason=body.reason, by=context.user.name, until=until
-        )
+        await context.q.pause(type, **options)
     return await _detail(context.q, type, await _read_facts(context))
 
 
@@ -214,16 +201,15 @@ async def pause_everything(
     context: RequestContext, body: PauseOrder
 ) -> list[PauseView]:
     """Pause everything: no more jobs are started; returns the active pauses."""
-    until = await end_of(context.q, body)
-    await context.q.pause(reason=body.reason, by=context.user.name, until=until)
-    return views(await context.pauses())
+    await context.q.pause(**await pause_options(context, body))
+    return await active_pauses(context)
 
 
 @section.post("/resume")
 async def resume_everything(context: RequestContext) -> list[PauseView]:
     """End the pause of everything; pauses of types and workers stay: see the result."""
     await context.q.resume()
-    return views(await context.pauses())
+    return await active_pauses(context)
 
 
 @section.put("/queues/{type:path}/limits")
@@ -267,27 +253,21 @@ async def clear_queue(context: RequestContext, type: Name, body: ClearOrder) -> 
 # -- shared parts --------------------------------------------------------------
 
 
-async def end_of(q: Kue, order: PauseOrder) -> datetime | timedelta | None:
-    """Return when a pause is to end; None if only by resuming."""
-    if order.lasts is None:
-        if order.until is None:
-            return None
-        with input_errors("body.until"):
-            if order.until <= await q.now():
-                raise ValueError("until is a time that has passed")
-        return to_datetime(order.until)
-    with input_errors("body.for"):
-        if order.until is not None:
-            raise ValueError("give until or for, not both")
-        lasts = milliseconds(order.lasts, field="for")
-        if lasts < 1:
-            raise ValueError("a pause lasts at least a millisecond")
-    return timedelta(milliseconds=lasts)
-
-
-def views(pauses: Iterable[Pause]) -> list[PauseView]:
-    """Return pauses as the API shows them."""
-    return [PauseView.of(pause) for pause in pauses]
+async def pause_options(context: RequestContext, order: PauseOrder) -> dict[str, Any]:
+    """Return why, by whom and until when to pause, as `Kue.pause` takes it."""
+    until: datetime | timedelta | None = None
+    if order.lasts is not None:
+        with input_errors("body.for"):
+            if order.until is not None:
+                raise ValueError("give until or for, not both")
+            until = timedelta(milliseconds=milliseconds(order.lasts, field="for"))
+            if not until:
+                raise ValueError("a pause lasts at least a millisecond")
+    elif order.until is not None:
+        if order.until <= await context.q.now():
+            raise bad_request("until is a time that has passed", "body.until")
+        until = to_datetime(order.until)
+    return {"reason": order.reason, "by": context.user.name, "until": until}
 
 
 class _Facts(NamedTuple):
@@ -295,7 +275,7 @@ class _Facts(NamedTuple):
 
     now: int
     counts: Mapping[str, Mapping[State, int]]
-    pauses: list[Pause]
+    pauses: list[PauseView]
     limits: Mapping[str, Limits]
     workers: list[WorkerStatus]
     #: Counters for rates, the time they cover, and all of the last minutes.
@@ -315,7 +295,7 @@ class _Facts(NamedTuple):
         return QueueView(
             type=type,
             counts=counts,
-            pauses=views(pause for pause in self.pauses if pause.type in (type, None)),
+            pauses=[pause for pause in self.pauses if pause.type in (type, None)],
             limits=None if limits is None else LimitsView.of(limits),
             rates=rates_of(sums, self.seconds),
             latency=percentiles(measured.waits),
@@ -333,7 +313,7 @@ async def _read_facts(context: RequestContext) -> _Facts:
         now=now,
         counts=await q.counts_by_type(),
         # A worker's pause does not stop a type: others take its jobs.
-        pauses=[pause for pause in await context.pauses() if pause.worker is None],
+        pauses=[one for one in await active_pauses(context) if one.worker is None],
         limits=await q.limits(),
         workers=await q.workers(),
         sums=sums_by_type(stats.full),

@@ -12,6 +12,7 @@ from kue.http.framework.problem import bad_request, not_found
 from kue.http.v1.job_json import MAX_MOMENT
 from kue.model.histogram import Percentiles, percentiles, ready_at
 from kue.model.job import State
+from kue.model.json_view import View
 from kue.model.names import Name
 from kue.store import values
 from kue.store.values import Stat
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from kue.client.queue import Kue
     from kue.model.job import Job
-    from kue.store.values import Pause, WorkerStatus
+    from kue.store.values import WorkerStatus
 
 section = Section("stats", "Counts and rates of jobs, their history, and warnings.")
 
@@ -108,6 +109,19 @@ class Concern(msgspec.Struct, frozen=True):
     worker: str | None = None
 
 
+class PauseView(View, frozen=True, kw_only=True):
+    """An active pause: of a type, of a worker or (with neither) of everything."""
+
+    type: str | None
+    worker: str | None
+    #: Since when, Unix ms.
+    at: int
+    reason: str
+    by: str
+    #: When it ends by itself, Unix ms; null if only by resuming.
+    until: int | None
+
+
 class Overview(msgspec.Struct, frozen=True):
     """The current state of the queue."""
 
@@ -184,7 +198,7 @@ async def overview(context: RequestContext) -> Overview:
     measured = total(stats.all)
     concerns = [
         *_lost_worker_warnings(workers),
-        *_pause_warnings(await context.pauses()),
+        *_pause_warnings(await active_pauses(context)),
         *(
             Concern("no-worker", str(found), found.type)
             for found in unhandled(by_type, workers)
@@ -265,6 +279,13 @@ async def check_type(q: Kue, type: str | None) -> None:
     """Raise `Refused` unless *type* is None or has had a job."""
     if type is not None and type not in await q.types():
         raise not_found(f"no job of type {type!r} is known")
+
+
+async def active_pauses(context: RequestContext) -> list[PauseView]:
+    """Return the active pauses, with secrets hidden."""
+    hide = context.redaction.text
+    pauses = await context.q.paused()
+    return [PauseView.of(pause, reason=hide(pause.reason)) for pause in pauses]
 
 
 async def recent(q: Kue, now: int) -> Recent:
@@ -375,7 +396,7 @@ def _lost_worker_warnings(workers: Iterable[WorkerStatus]) -> Iterator[Concern]:
         )
 
 
-def _pause_warnings(pauses: Iterable[Pause]) -> Iterator[Concern]:
+def _pause_warnings(pauses: Iterable[PauseView]) -> Iterator[Concern]:
     for pause in pauses:
         what = "everything" if pause.type is None else f"queue {pause.type!r}"
         if pause.worker is not None:

@@ -14,7 +14,8 @@ import msgspec
 from kue.http.auth.roles import Scope
 from kue.http.framework.operations import RequestContext, Section
 from kue.http.framework.problem import input_errors, not_found
-from kue.http.v1.queues import PauseOrder, PauseView, end_of, views
+from kue.http.v1.queues import PauseOrder, pause_options
+from kue.http.v1.stats import PauseView, active_pauses
 from kue.model.job import State
 from kue.model.json_view import View
 from kue.model.names import Name  # noqa: TC001 - operations read annotations
@@ -162,12 +163,10 @@ async def pause_worker(
 
     Its running jobs continue, and other workers take the rest.
     """
-    until = await end_of(context.q, body)
+    options = await pause_options(context, body)
     await _worker(context.q, name)
     with input_errors("path.name"):
-        await context.q.pause(
-            worker=name, reason=body.reason, by=context.user.name, until=until
-        )
+        await context.q.pause(worker=name, **options)
     return WorkerPause(name, (await _pauses(context)).get(name))
 
 
@@ -211,7 +210,7 @@ async def _worker(q: Kue, name: str) -> WorkerStatus:
 
 
 async def _pauses(context: RequestContext) -> dict[str, PauseView]:
-    pauses = views(await context.pauses())
+    pauses = await active_pauses(context)
     return {pause.worker: pause for pause in pauses if pause.worker}
 
 
@@ -235,19 +234,25 @@ async def _shown(
     pauses = await _pauses(context)
     running: dict[str | None, list[RunningJob]] = {}
     for job in jobs:
-        running.setdefault(job.worker, []).append(_run(job, now))
-    shown = []
-    for worker in workers:
-        report = _report(worker)
-        view = WorkerView.of(
+        started_at = job.started_at or now
+        run = RunningJob.of(
+            job,
+            attempt=job.attempts,
+            started_at=started_at,
+            elapsed_ms=max(0, now - started_at),
+        )
+        running.setdefault(job.worker, []).append(run)
+    reports = [(worker, _report(worker)) for worker in workers]
+    return [
+        WorkerView.of(
             report,
             worker,
             trouble=report.trouble and context.redaction.text(report.trouble),
             pause=pauses.get(worker.name),
             running=running.get(worker.name, []),
         )
-        shown.append(view)
-    return shown
+        for worker, report in reports
+    ]
 
 
 def _report(worker: WorkerStatus) -> WorkerReport:
@@ -256,11 +261,3 @@ def _report(worker: WorkerStatus) -> WorkerReport:
     except msgspec.ValidationError:
         # Another version, with another format.
         return WorkerReport()
-
-
-def _run(job: Job, now: int) -> RunningJob:
-    started_at = job.started_at or now
-    elapsed = max(0, now - started_at)
-    return RunningJob.of(
-        job, attempt=job.attempts, started_at=started_at, elapsed_ms=elapsed
-    )
