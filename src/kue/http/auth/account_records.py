@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kue.store.contract import Store
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 #: No colon: programs are named `token:…`.
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
@@ -64,7 +64,7 @@ def digest(secret: str) -> str:
 
 
 class AccountRecords(Generic[T]):
-    """Records of one kind, as structs."""
+    """Records of one kind, as structs; one with an ``until`` (Unix ms) expires then."""
 
     def __init__(self, store: Store, room: str, kind: type[T]) -> None:
         self._store = store
@@ -72,54 +72,56 @@ class AccountRecords(Generic[T]):
         self._decode = msgspec.json.Decoder(kind).decode
 
     async def get(self, name: str, *, now: int | None = None) -> T | None:
-        text = await self._store.kept(self._room, name, now=now)
-        return None if text is None else self._read(text)
+        return self._read(await self._store.kept(self._room, name, now=now))
 
     async def all(self) -> dict[str, T]:
         texts = await self._store.all_kept(self._room)
         found = {name: self._read(text) for name, text in texts.items()}
         return {name: one for name, one in found.items() if one is not None}
 
-    async def add(
-        self, name: str, value: T, *, until: int | None = None, now: int | None = None
-    ) -> bool:
+    async def add(self, name: str, value: T, *, now: int | None = None) -> bool:
         """Write a new record; return False if there is one of that name."""
-        return await self._store.keep(
-            KeepRequest(self._room, name, _text(value), was=None, until=until),
-            now=now,
-        )
+        return await self._write(name, value, was=None, now=now)
 
     async def change(self, name: str, edit: Callable[[T], T]) -> T | None:
         """Edit a record despite concurrent edits; return it, or None without one."""
         for _ in range(_TRIES):
             text = await self._store.kept(self._room, name)
-            value = None if text is None else self._read(text)
+            value = self._read(text)
             if value is None:
                 return None
             edited = edit(value)
-            if await self._store.keep(
-                KeepRequest(self._room, name, _text(edited), was=text)
-            ):
+            if await self._write(name, edited, was=text):
                 return edited
         raise StoreUnavailable(f"too many clients are changing {name!r}; try again")
 
-    async def touch(
-        self, name: str, was: T, used: T, *, until: int | None, now: int | None
-    ) -> None:
-        """Store a use, if the record still is *was*: removed ones do not come back."""
-        request = KeepRequest(
-            self._room, name, _text(used), was=_text(was), until=until
-        )
-        # A full store must not lock anybody out.
-        with suppress(StoreError):
-            await self._store.keep(request, now=now)
+    async def touch(self, name: str, was: T, field: str, *, now: int | None) -> None:
+        """
+        Store in *field* that a record is used now.
+
+        Only if it still is *was*: removed ones do not come back.
+        """
+        moment = await self._store.now() if now is None else now
+        last = getattr(was, field)
+        if last is None or moment - last >= TOUCH_MS:
+            used = msgspec.structs.replace(was, **{field: moment})
+            # A full store must not lock anybody out.
+            with suppress(StoreError):
+                await self._write(name, used, was=_text(was), now=now)
 
     async def remove(self, name: str) -> bool:
         return await self._store.forget(self._room, name)
 
-    def _read(self, text: str) -> T | None:
+    async def _write(
+        self, name: str, value: T, *, was: str | None, now: int | None = None
+    ) -> bool:
+        until = getattr(value, "until", None)
+        request = KeepRequest(self._room, name, _text(value), was=was, until=until)
+        return await self._store.keep(request, now=now)
+
+    def _read(self, text: str | None) -> T | None:
         try:
-            return self._decode(text)
+            return None if text is None else self._decode(text)
         except (msgspec.ValidationError, msgspec.DecodeError):
             # Damaged, or of another version: it gives nobody access.
             return None

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from kue.http.auth.account_records import TOUCH_MS, AccountRecords, digest
+from kue.http.auth.account_records import AccountRecords, digest
 from kue.http.security.csrf import ROOT
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class LoginSessions:
         moment = await self._store.now() if now is None else now
         session = LoginSession(account.name, account.stamp, moment, moment)
         secret = secrets.token_urlsafe(_BYTES)
-        await self._records.add(digest(secret), session, until=session.until, now=now)
+        await self._records.add(digest(secret), session, now=now)
         return secret
 
     async def find(self, secret: str, *, now: int | None = None) -> UserAccount | None:
@@ -80,10 +80,7 @@ class LoginSessions:
         account = await self._users.find(session.user)
         if account is None or not secrets.compare_digest(account.stamp, session.stamp):
             return None
-        moment = await self._store.now() if now is None else now
-        if moment - session.used >= TOUCH_MS:
-            used = msgspec.structs.replace(session, used=moment)
-            await self._records.touch(key, session, used, until=used.until, now=now)
+        await self._records.touch(key, session, "used", now=now)
         return account
 
     async def end(self, secret: str) -> bool:

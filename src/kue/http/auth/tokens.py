@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.http.auth.account_records import (
-    TOUCH_MS,
     AccountRecords,
     NoSuchAccount,
     digest,
@@ -80,7 +79,7 @@ class ApiTokens:
             created_at=moment,
             until=until,
         )
-        await self._records.add(number, token, until=until, now=now)
+        await self._records.add(number, token, now=now)
         return token, secret
 
     async def find(self, secret: str, *, now: int | None = None) -> ApiToken | None:
@@ -91,11 +90,7 @@ class ApiTokens:
         token = await self._records.get(match[1], now=now)
         if token is None or not secrets.compare_digest(token.secret, digest(secret)):
             return None
-        moment = await self._store.now() if now is None else now
-        if token.used_at is None or moment - token.used_at >= TOUCH_MS:
-            used = msgspec.structs.replace(token, used_at=moment)
-            until = token.until
-            await self._records.touch(token.id, token, used, until=until, now=now)
+        await self._records.touch(token.id, token, "used_at", now=now)
         return token
 
     async def all(self) -> list[ApiToken]:
