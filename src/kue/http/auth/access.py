@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, runtime_checkable
 
 from starlette.concurrency import run_in_threadpool
 
 from kue.aio.callbacks import awaited
 from kue.http.auth.roles import Role, Scope
-from kue.http.framework.problem import Refused, forbidden
+from kue.http.framework.problem import forbidden, unauthorized
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -80,15 +79,20 @@ def guard_of(given: Guard | GuardCallback) -> Guard:
     return given if isinstance(given, Guard) else CallbackGuard(given)
 
 
+def bearer_token(connection: HTTPConnection) -> str | None:
+    """Return the token of a request, empty if it is not one; None without a header."""
+    header = connection.headers.get("authorization")
+    if header is None:
+        return None
+    kind, _, token = header.partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
 async def identify(guard: Guard, connection: HTTPConnection) -> User:
     """Return the user of a request; raise `Refused` if it is not authenticated."""
     user = await guard.who(connection)
     if user is None:
-        raise Refused(
-            HTTPStatus.UNAUTHORIZED,
-            "authentication is required: log in, or send an API token",
-            headers={"WWW-Authenticate": "Bearer"},
-        )
+        raise unauthorized("authentication is required: log in, or send an API token")
     return user
 
 

@@ -7,7 +7,7 @@ import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from kue.http.auth.access import User
+from kue.http.auth.access import User, bearer_token
 from kue.http.auth.account_records import valid_name
 from kue.http.auth.login_throttle import LoginThrottle
 from kue.http.auth.sessions import MAX_MS, LoginSessions, cookie_for
@@ -56,21 +56,15 @@ class AccountGuard:
 
     async def who(self, connection: HTTPConnection) -> User | None:
         """Return the user of the token or else the session; None if it is not valid."""
-        header = connection.headers.get("authorization")
-        if header is not None:
-            return await self._bearer(header)
+        given = bearer_token(connection)
+        if given is not None:
+            token = await self.tokens.find(given)
+            if token is None:
+                return None
+            return User(f"token:{token.name}", scopes=frozenset(token.scopes))
         secret = connection.cookies.get(COOKIE)
         account = await self._sessions.find(secret) if secret else None
         return None if account is None else User(account.name, account.role)
-
-    async def _bearer(self, header: str) -> User | None:
-        kind, _, secret = header.partition(" ")
-        if kind.lower() != "bearer":
-            return None
-        token = await self.tokens.find(secret.strip())
-        if token is None:
-            return None
-        return User(f"token:{token.name}", scopes=frozenset(token.scopes))
 
     def is_session(self, connection: HTTPConnection) -> bool:
         """Return whether the user came with a session, which can be ended."""

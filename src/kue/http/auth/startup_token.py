@@ -22,10 +22,10 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
-from kue.http.auth.access import User
+from kue.http.auth.access import User, bearer_token
 from kue.http.auth.roles import Role
 from kue.http.auth.sessions import cookie_for
-from kue.http.framework.problem import Refused, forbidden
+from kue.http.framework.problem import forbidden, unauthorized
 from kue.http.security.csrf import ROOT
 from kue.http.security.loopback import host_of, is_loopback
 from kue.model.errors import ConfigError
@@ -82,12 +82,10 @@ class StartupToken:
         """Return the user of a request with the token; raise `Refused` without it."""
         refuse_proxied(connection.headers)
         if not self._is_in(connection):
-            raise Refused(
-                HTTPStatus.UNAUTHORIZED,
+            raise unauthorized(
                 "open the address with ?token= that the server printed when it "
                 "started, or send the token: Authorization: Bearer ...; "
-                f"{VARIABLE} sets one",
-                headers={"WWW-Authenticate": "Bearer"},
+                f"{VARIABLE} sets one"
             )
         return LOCAL
 
@@ -114,10 +112,9 @@ class StartupToken:
         return Response(status_code=HTTPStatus.SEE_OTHER, headers=headers)
 
     def _is_in(self, connection: HTTPConnection) -> bool:
-        header = connection.headers.get("authorization")
-        if header is not None:
-            kind, _, given = header.partition(" ")
-            return kind.lower() == "bearer" and self._is_secret(given.strip())
+        token = bearer_token(connection)
+        if token is not None:
+            return self._is_secret(token)
         cookie = connection.cookies.get(_cookie_name(connection), "")
         return hmac.compare_digest(cookie.encode(), self._cookie_value.encode())
 

@@ -86,6 +86,11 @@ def bad_request(detail: str, field: str = "") -> Refused:
     return Refused(HTTPStatus.BAD_REQUEST, detail, field=field)
 
 
+def unauthorized(detail: str) -> Refused:
+    headers = {"WWW-Authenticate": "Bearer"}
+    return Refused(HTTPStatus.UNAUTHORIZED, detail, headers=headers)
+
+
 def forbidden(detail: str, field: str = "") -> Refused:
     return Refused(HTTPStatus.FORBIDDEN, detail, field=field)
 
