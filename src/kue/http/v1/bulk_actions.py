@@ -135,7 +135,13 @@ class BulkTask:
     async def run(self, batches: Batches, act: Act) -> None:
         """Do *act* to all jobs of *batches*; the status has errors."""
         try:
-            self.state = await self._run(batches, act)
+            async with aclosing(batches):
+                async for jobs in batches:
+                    if self.is_stopping:
+                        self.state = "stopped"
+                        return
+                    self.summary = self.summary.plus(await act(jobs))
+            self.state = "done"
         except asyncio.CancelledError:
             # The queue is being closed.
             self.state = "stopped"
@@ -145,14 +151,6 @@ class BulkTask:
         except Exception:
             logger.exception("bulk %s %s failed", self.action, self.id)
             self.state, self.error = "failed", INTERNAL
-
-    async def _run(self, batches: Batches, act: Act) -> BulkState:
-        async with aclosing(batches):
-            async for jobs in batches:
-                if self.is_stopping:
-                    return "stopped"
-                self.summary = self.summary.plus(await act(jobs))
-        return "done"
 
 
 class BulkTasks:

@@ -165,8 +165,7 @@ async def cancel(
     The worker of a running job is asked to stop it, and does so within seconds.
     """
     handle = await context.q.get(job_id)
-    reason = "" if body is None else body.reason
-    return Cancellation(ended=await handle.cancel(reason))
+    return Cancellation(ended=await handle.cancel((body or Reason()).reason))
 
 
 def _copied(q: Kue, job: Job, data: JSON) -> Draft:

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
     from kue.client.handle import JobHandle
     from kue.client.queue import Kue
-    from kue.http.security.redaction import Redaction
     from kue.model.job import Job
-    from kue.store.values import Page
 
 #: The most jobs that one request selects by id or adds.
 MAX_MANY = 1_000
@@ -82,9 +80,22 @@ async def find(context: RequestContext, query: JobsQuery) -> JobPage:
     Values in the data are matched by path, such as data.user.id=42, up to ten times: as
     JSON if the value is valid JSON, else as text.
     """
-    job_json.check_paths(query, context.redaction, "query")
     hide = context.redaction
-    page = await _page(context.q, query, hide)
+    job_json.check_paths(query, hide, "query")
+    with input_errors("query.priority"):
+        wanted = query.filter
+    where: dict[str, Any] = {
+        "limit": query.limit,
+        "cursor": query.cursor,
+        "descending": query.order == "desc",
+    }
+    # The store has indexes for states and types; for other filters it reads jobs.
+    if wanted == Filter(state=wanted.state, type=wanted.type):
+        page = await context.q.page(query.state, query.type, **where)
+    else:
+        # Hidden values affect neither what is found nor where the page ends.
+        accept = job_json.visible_match(query, hide)
+        page = await context.q.store.find(wanted, scan=MAX_SCAN, accept=accept, **where)
     return JobPage([job_view(hide.job(job)) for job in page.jobs], page.cursor)
 
 
@@ -143,11 +154,7 @@ async def edit(context: RequestContext, job_id: JobId, body: JobEdit) -> JobDeta
     A run in progress keeps the data it started with.  Hidden values (•••) that are sent
     back as they were shown are kept.
     """
-    changes = {
-        name: value
-        for name, value in msgspec.structs.asdict(body).items()
-        if value is not UNSET
-    }
+    changes = msgspec.to_builtins(body)
     if not changes:
         raise bad_request(
             "say what to change: data, priority, tags or attempts", "body"
@@ -241,19 +248,3 @@ def _keyed(job: NewJob, key: str | None) -> NewJob:
         check_name(key, what=IDEMPOTENCY_KEY)
     length = job.unique_for or IDEMPOTENT_FOR
     return msgspec.structs.replace(job, unique=key, unique_for=length)
-
-
-async def _page(q: Kue, query: JobsQuery, redaction: Redaction) -> Page:
-    where: dict[str, Any] = {
-        "limit": query.limit,
-        "cursor": query.cursor,
-        "descending": query.order == "desc",
-    }
-    with input_errors("query.priority"):
-        wanted = query.filter
-    # The store has indexes for states and types; for other filters it reads jobs.
-    if wanted == Filter(state=wanted.state, type=wanted.type):
-        return await q.page(query.state, query.type, **where)
-    # Hidden values affect neither what is found nor where the page ends.
-    where["accept"] = job_json.visible_match(query, redaction)
-    return await q.store.find(wanted, scan=MAX_SCAN, **where)
