@@ -152,7 +152,14 @@ class EventBroadcast:
             self._ending = self._background.start(self._end_with_server(), "kue end")
 
     async def _end_with_server(self) -> None:
-        await _until_stopping()
+        """
+        End all streams once uvicorn is stopping.
+
+        It waits for every unfinished response before it notifies the application, and
+        an event stream never finishes.
+        """
+        while not _is_stopping():  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(POLL_SECONDS)
         for buffer in self._buffers:
             buffer.close()
         self._stop()
@@ -222,8 +229,9 @@ class EventBroadcast:
                 if not await self._store_answers():
                     return None
                 continue
-            if not _is_connection_loss(event):
+            if event.kind is not Kind.LAGGED or event.detail.get("missed"):
                 return event
+            # The connection was lost, and with it an unknown number of events.
             await self._store_answers()
             return None
 
@@ -263,11 +271,6 @@ class EventBroadcast:
                 buffer.put(unsent)
 
 
-def _is_connection_loss(event: Event) -> bool:
-    """Return whether the connection to the store was lost, and so unknown events."""
-    return event.kind is Kind.LAGGED and not event.detail.get("missed")
-
-
 def _lagged() -> Event:
     return Event(
         kind=Kind.LAGGED,
@@ -284,14 +287,3 @@ def _is_stopping() -> bool:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     servers = [getattr(handler, "__self__", None) for handler in handlers]
     return any(getattr(server, "should_exit", False) is True for server in servers)
-
-
-async def _until_stopping() -> None:
-    """
-    Return once uvicorn is stopping.
-
-    It waits for every unfinished response before it notifies the application, and an
-    event stream never finishes.
-    """
-    while not _is_stopping():  # noqa: ASYNC110 - there is no event
-        await asyncio.sleep(POLL_SECONDS)
