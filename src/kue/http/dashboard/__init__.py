@@ -132,8 +132,10 @@ def _dashboard() -> Dashboard:
     contents = dict(_walk(files(__name__) / "static"))
     served = {
         **{name: contents[name] for name in AS_THEY_ARE},
-        SCRIPT: bundle_modules(_ending(".js", contents), SCRIPT),
-        STYLES: bundle_styles(_ending(".css", contents)),
+        SCRIPT: bundle_modules(contents, SCRIPT),
+        STYLES: bundle_styles(
+            {name: text for name, text in contents.items() if name.endswith(".css")}
+        ),
     }
     assets = {name: _asset(name, text.encode()) for name, text in served.items()}
     paths = [
@@ -151,10 +153,6 @@ def _dashboard() -> Dashboard:
     return Dashboard(
         Template(contents[INDEX]), assets, version, re.compile(f"(?:{pages})/?")
     )
-
-
-def _ending(suffix: str, contents: dict[str, str]) -> dict[str, str]:
-    return {name: text for name, text in contents.items() if name.endswith(suffix)}
 
 
 def _walk(folder: Traversable, above: str = "") -> Iterator[tuple[str, str]]:
