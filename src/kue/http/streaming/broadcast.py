@@ -172,10 +172,8 @@ class EventBroadcast:
     def _cancel_stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
 
     def _stop(self) -> None:
-        self._timer = None
         for task in (self._task, self._ending):
             if task is not None:
                 task.cancel()
