@@ -2,14 +2,15 @@
 Load times of the dashboard's pages on a full store.
 
 ``python -m benchmarks.pages`` fills a separate store with a million jobs, of which half
-failed, and starts a server.  It measures the requests of the pages over HTTP, and each
-page in a real browser.
+failed, and starts a server.  It measures the requests of the pages over HTTP, each page
+in a real browser, and a first visit to each over a slow connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -27,7 +28,7 @@ from kue.model.job import Error, Failed
 from kue.store.values import MAX_BATCH, Claim, ClaimRequest, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from playwright.async_api import Browser
 
@@ -43,6 +44,8 @@ ERRORS = (
 #: Jobs added in one call.
 PIECE = 10_000
 ROUNDS = 5
+#: The round-trip time of the slow connection, in seconds.
+ROUND_TRIP = 0.1
 
 #: The requests of the pages, below /api/v1.
 REQUESTS = (
@@ -117,7 +120,10 @@ async def _measure(url: str, jobs: int) -> None:
         await _request(server)
         print()
         async with launched() as browser:
-            await _open(server, browser)
+            await _open(server.port, browser)
+            print(f"\nthe same with a round-trip time of {ROUND_TRIP * 1000:.0f} ms")
+            async with _slow_connection(server.port) as port:
+                await _open(port, browser)
         print()
         print(f"server's memory alone, MB  {alone / MEGABYTE:.1f}")
         print(f"after all of it, MB        {server.memory / MEGABYTE:.1f}")
@@ -158,19 +164,50 @@ async def _request(server: Serving) -> None:
             print(f"{path:54}{median(taken):10.0f}{max(taken):10.0f}")
 
 
-async def _open(server: Serving, browser: Browser) -> None:
-    """Time each page from the click on its link to the moment it shows everything."""
-    print(f"{'page':54}{'median ms':>10}{'worst ms':>10}")
+async def _open(port: int, browser: Browser) -> None:
+    """Time first visits: from the request of a page until it shows everything."""
+    print(f"{'page':54}{'median ms':>10}{'worst ms':>10}{'requests':>10}")
     for path in PAGES:
         taken = []
         for _ in range(ROUNDS):
-            page = await browser.new_page()
+            requests: list[str] = []
+            context = await browser.new_context()
+            context.on("request", lambda request, to=requests: to.append(request.url))
+            page = await context.new_page()
             began = time.monotonic()
-            await page.goto(f"http://{HOST}:{server.port}{path}")
+            await page.goto(f"http://{HOST}:{port}{path}", wait_until="commit")
             await page.wait_for_selector("main[data-ready]")
             taken.append(_since(began) * 1000)
-            await page.close()
-        print(f"{path:54}{median(taken):10.0f}{max(taken):10.0f}")
+            await context.close()
+        print(
+            f"{path:54}{median(taken):10.0f}{max(taken):10.0f}{len(requests):10}",
+            flush=True,
+        )
+
+
+@asynccontextmanager
+async def _slow_connection(target: int) -> AsyncIterator[int]:
+    """Yield a port that leads to *target*, as if that were far away."""
+    loop = asyncio.get_running_loop()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A page that is left drops its connections.
+        with suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                loop.call_later(ROUND_TRIP / 2, writer.write, data)
+        loop.call_later(ROUND_TRIP / 2, writer.close)
+
+    async def connect(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        # The client has to wait for the handshake of TCP.
+        await asyncio.sleep(ROUND_TRIP)
+        there, back = await asyncio.open_connection(HOST, target)
+        await asyncio.gather(relay(reader, back), relay(there, writer))
+
+    server = await asyncio.start_server(connect, HOST, 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
 
 
 def _since(began: float) -> float:
