@@ -91,8 +91,7 @@ def _check_url_is_used(context: click.Context) -> None:
     if not any(param.name == "url_option" for param in found.params):
         raise click.UsageError(
             f"kue {name} takes no --url before its name; kue {name} --help shows where "
-            "it finds the queue",
-            context,
+            "it finds the queue"
         )
 
 

@@ -129,8 +129,7 @@ def as_usage_error() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as exc:
-        context = click.get_current_context()
-        raise click.UsageError(str(exc), context) from exc
+        raise click.UsageError(str(exc)) from exc
 
 
 def _remember(context: click.Context, _param: click.Parameter, value: Any) -> None:

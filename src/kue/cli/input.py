@@ -103,8 +103,7 @@ def read_json(text: str | bytes, *, what: str) -> JSON:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError) as exc:
-        context = click.get_current_context(silent=True)
-        raise click.UsageError(_explain(text, what, exc), context) from None
+        raise click.UsageError(_explain(text, what, exc)) from None
 
 
 def _explain(text: str | bytes, what: str, exc: Exception) -> str:

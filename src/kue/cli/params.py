@@ -156,8 +156,7 @@ def _id_of(line: InputLine) -> int:
     try:
         return _job_id(text)
     except ValueError as exc:
-        message = f"{line.location}: {exc}"
-        raise click.UsageError(message, click.get_current_context()) from None
+        raise click.UsageError(f"{line.location}: {exc}") from None
 
 
 def _job_id(text: str | int) -> int:

@@ -21,7 +21,7 @@ from kue.bus.stats import sums
 from kue.cli.context import as_usage_error, command, json_option, noun, settings_here
 from kue.cli.input import STDIN, read_all, read_argument
 from kue.cli.output.console import DONE, REFUSED, print_message
-from kue.cli.output.listing import Column, Listing, ago, show_json, show_line, show_one
+from kue.cli.output.listing import Column, Listing, ago, show_json, show_one
 from kue.cli.output.text import json_text, words
 from kue.cli.params import DURATION, POSITIVE, options
 from kue.model.errors import ConfigError
@@ -251,10 +251,9 @@ async def send(
         (bus.publish if publish else bus.send)(address, body, headers=headers)
     await bus.flush()
     kind = "publish" if publish else "send"
-    if as_json:
-        show_json({"address": address, "kind": kind, "nodes": list(nodes)})
-    elif nodes:
-        show_line(address, kind, str(len(nodes)))
+    if nodes or as_json:
+        item = {"address": address, "kind": kind, "nodes": list(nodes)}
+        show_one(item, address, kind, str(len(nodes)), as_json=as_json)
     if not nodes:
         print_message(f"nobody listens at {address}")
     return DONE if nodes else REFUSED
@@ -317,9 +316,7 @@ def _read_body(body: str | None, *, is_text: bool) -> JSON:
 def _header(given: str) -> tuple[str, str]:
     name, colon, value = given.partition(":")
     if not colon or not name.strip():
-        raise click.UsageError(
-            f"a header is NAME:VALUE, not {given!r}", click.get_current_context()
-        )
+        raise click.UsageError(f"a header is NAME:VALUE, not {given!r}")
     return name.strip(), value.strip()
 
 

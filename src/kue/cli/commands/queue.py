@@ -19,7 +19,6 @@ from kue.cli.output.listing import (
     count,
     progress_bar,
     show_json,
-    show_line,
     show_one,
 )
 from kue.cli.output.text import iso, jobs, words
@@ -277,8 +276,7 @@ async def pause_now(
     for pause in await q.paused():
         if (pause.type, pause.worker) == (type, worker):
             return pause.until
-    context = click.get_current_context()
-    raise click.UsageError("--until is a time that has passed", context)
+    raise click.UsageError("--until is a time that has passed")
 
 
 def pause_end(until: int | None) -> str:
@@ -330,10 +328,9 @@ async def resume(q: Kue, type: str | None, every: bool, as_json: bool) -> int:
     _check(type, every)
     was_paused = await q.resume(type)
     left = [pause.type for pause in await q.paused() if pause.worker is None]
-    if as_json:
-        show_json({"type": type, "paused": bool(left) and None in left})
-    elif was_paused:
-        show_line(_name(type), "resumed")
+    if was_paused or as_json:
+        item = {"type": type, "paused": None in left}
+        show_one(item, _name(type), "resumed", as_json=as_json)
     if not was_paused:
         print_message(
             "there is no pause of every type" if every else f"{type} was not paused"

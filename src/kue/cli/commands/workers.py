@@ -13,7 +13,7 @@ from rich.live import Live
 from kue.cli.commands.queue import pause_end, pause_now, pause_options
 from kue.cli.context import changes, json_option, reads, url_option
 from kue.cli.output.console import DONE, EXIT_CODES, REFUSED, output, print_message
-from kue.cli.output.listing import Column, Listing, ago, show_json, show_line, show_one
+from kue.cli.output.listing import Column, Listing, ago, show_json, show_one
 from kue.cli.output.text import since, visible, words
 from kue.cli.params import Parsed, names_from_store
 from kue.cli.unknown_names import UnknownName, near
@@ -173,10 +173,9 @@ async def resume(q: Kue, name: str, as_json: bool) -> int:
       kue workers resume web-1
     """
     was_paused = await q.resume(worker=name)
-    if as_json:
-        show_json({"worker": name, "paused": False})
-    elif was_paused:
-        show_line(name, "resumed")
+    if was_paused or as_json:
+        item = {"worker": name, "paused": False}
+        show_one(item, name, "resumed", as_json=as_json)
     if not was_paused:
         paused = [pause.worker for pause in await q.paused() if pause.worker]
         print_message(
