@@ -39,10 +39,7 @@ class DoctorReport(msgspec.Struct):
 @url_option
 @click.option("--repair", is_flag=True, help="Repair whatever needs no guessing.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object.")
-@click.pass_context
-def doctor(
-    context: click.Context, url: str | None, repair: bool, as_json: bool
-) -> None:
+def doctor(url: str | None, repair: bool, as_json: bool) -> int:
     """
     Check that no job is lost, stuck or in two states at once.
 
@@ -60,7 +57,7 @@ def doctor(
     _show(found, as_json=as_json)
     print_message(_summary(found))
     is_sound = all(finding.repaired for finding in found.findings)
-    context.exit(DONE if is_sound else REFUSED)
+    return DONE if is_sound else REFUSED
 
 
 async def _examine(store: Store, *, repair: bool) -> DoctorReport:

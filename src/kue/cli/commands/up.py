@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     params=[param for param in worker.params if param.name != "burst"],
 )
 @dashboard_options
-@click.pass_context
-def up(context: click.Context, /, **given: Any) -> None:
+def up(**given: Any) -> int:
     """
     Run the jobs of the queue TARGET and serve its dashboard.
 
@@ -58,7 +57,7 @@ def up(context: click.Context, /, **given: Any) -> None:
         if opens:
             dashboard_server.open_browser(url)
         supervise = partial(_up, site=site, listener=listener, url=url)
-        context.exit(run(options, supervise))
+        return run(options, supervise)
 
 
 async def _up(

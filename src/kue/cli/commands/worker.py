@@ -117,8 +117,7 @@ option = partial(env_option, "WORKER")
 )
 @option("-q", "--quiet", count=True, help="Log less; twice: errors only.")
 @option("-v", "--verbose", count=True, help="Log every job as well.")
-@click.pass_context
-def worker(context: click.Context, /, **given: Any) -> None:
+def worker(**given: Any) -> int:
     """
     Run the jobs of the queue TARGET.
 
@@ -135,7 +134,7 @@ def worker(context: click.Context, /, **given: Any) -> None:
     at once, a third one kills.  SIGHUP replaces the processes one after the other; new
     ones load the current code.
     """
-    context.exit(run(options_of(**given), _supervise))
+    return run(options_of(**given), _supervise)
 
 
 def options_of(
