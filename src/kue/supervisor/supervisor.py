@@ -10,6 +10,7 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from kue.aio.event_loop import on_signals
 from kue.aio.tasks import wait_for_first
 from kue.model.errors import KueError
 from kue.model.version import version
@@ -17,7 +18,6 @@ from kue.supervisor.child_lease_renewal import ChildHeartbeats
 from kue.supervisor.child_pool import ChildPool
 from kue.supervisor.health_check import HealthCheck
 from kue.supervisor.health_endpoints import HealthReporter, health_server
-from kue.supervisor.signals import handled_signals
 from kue.supervisor.source_watcher import Reloader
 from kue.supervisor.systemd import SystemdNotifier
 from kue.supervisor.watchdog import Watchdog
@@ -98,6 +98,7 @@ class Supervisor:
             options, self._heartbeats, self._group, on_failed_start=self._fail
         )
         self._health_check = HealthCheck(self._pool, self._heartbeats)
+        self._terminal = _terminal()
         self._stopping = asyncio.Event()
         self._stops = 0
         self._failure: StartFailed | None = None
@@ -124,9 +125,13 @@ class Supervisor:
             check = self._health_check.check
             server = health_server(options.health_host, options.health_port, check)
             await stack.enter_async_context(server)
-        stack.enter_context(
-            handled_signals(stop=self.stop, restart=self.restart, suspend=self.suspend)
-        )
+        handlers = {
+            signal.SIGINT: self.stop,
+            signal.SIGTERM: self.stop,
+            signal.SIGHUP: self.hang_up,
+            signal.SIGTSTP: self.suspend,
+        }
+        stack.enter_context(on_signals(handlers))
         if options.reload:
             await self._reloader.begin()
 
@@ -174,6 +179,13 @@ class Supervisor:
         else:
             logger.error("killing every worker process; their jobs will run again")
             self._pool.kill()
+
+    def hang_up(self) -> None:
+        """Restart; but stop if it is because the terminal was closed."""
+        if self._terminal is not None and not _is_open(self._terminal):
+            self.stop()
+        else:
+            self.restart()
 
     def restart(self) -> None:
         """Replace all children, one after the other."""
@@ -223,3 +235,18 @@ class Supervisor:
 def _shown(paths: list[str]) -> str:
     first = os.path.relpath(paths[0])
     return first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"
+
+
+def _terminal() -> int | None:
+    for stream in (sys.__stdin__, sys.__stderr__):
+        if stream is not None and stream.isatty():
+            return stream.fileno()
+    return None
+
+
+def _is_open(terminal: int) -> bool:
+    try:
+        os.tcgetpgrp(terminal)
+    except OSError:
+        return False
+    return True

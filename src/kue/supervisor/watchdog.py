@@ -29,26 +29,23 @@ class Watchdog:
     def __init__(self, options: SupervisorOptions, pool: ChildPool) -> None:
         self._options = options
         self._pool = pool
-        self._looked_at = time.monotonic()
         self._killing: WeakSet[ChildProcess] = WeakSet()
         self._slow: WeakSet[ChildProcess] = WeakSet()
         #: Children that are silent for longer than a lease, and for how long.
         self._silent: WeakKeyDictionary[ChildProcess, float] = WeakKeyDictionary()
 
     async def run(self) -> None:
+        looked_at = time.monotonic()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            self._check_all()
-
-    def _check_all(self) -> None:
-        now = time.monotonic()
-        elapsed, self._looked_at = now - self._looked_at, now
-        for child in list(self._pool.children):
-            child.look(elapsed)
-            self._log_silence(child)
-            self._check(child)
-        for slot in self._pool.slots:
-            self._recycle(slot)
+            now = time.monotonic()
+            elapsed, looked_at = now - looked_at, now
+            for child in list(self._pool.children):
+                child.look(elapsed)
+                self._log_silence(child)
+                self._check(child)
+            for slot in self._pool.slots:
+                self._recycle(slot)
 
     def _log_silence(self, child: ChildProcess) -> None:
         """Log once that a child is silent, and once that it no longer is."""
