@@ -14,7 +14,7 @@ from kue.cli.output.console import (
     EXIT_CODES,
     INTERRUPTED,
     MISUSED,
-    exit_code_of,
+    print_error,
     print_message,
 )
 from kue.model.errors import KueError
@@ -111,6 +111,5 @@ def _run(arguments: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except KueError as exc:
-        print_message(str(exc))
-        return exit_code_of(exc)
+        return print_error(exc)
     return code if isinstance(code, int) else DONE

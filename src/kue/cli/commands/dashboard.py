@@ -16,7 +16,7 @@ from kue.cli.output.console import EXIT_CODES, print_message
 from kue.cli.params import PORT_NUMBER, env_option, options
 from kue.client.queue import Kue
 from kue.supervisor import log_format
-from kue.supervisor.app_loader import BadTarget, load
+from kue.supervisor.app_loader import load
 
 HOST = "127.0.0.1"
 #: The port of the original Kue's dashboard.
@@ -135,11 +135,7 @@ def dashboard(target: str | None, opens: bool, **given: Any) -> None:
 def _queue_of(target: str | None) -> Kue:
     """Return the queue that *target* names: a URL, module:attribute, or nothing."""
     if target is not None and "://" not in target:
-        try:
-            return load(target)[0]
-        except BadTarget as exc:
-            click.echo(exc.detail, err=True, nl=False)
-            raise
+        return load(target)[0]
     config = settings_here(target)
     refuse_missing_file(config.url)
     return Kue(config.url)

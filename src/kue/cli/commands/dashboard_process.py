@@ -17,17 +17,16 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-import click
 import msgspec
 from setproctitle import setproctitle
 
 from kue.aio.event_loop import run
 from kue.cli.commands import dashboard_server
 from kue.cli.commands.dashboard import DashboardOptions
-from kue.cli.output.console import DONE, MISUSED, exit_code_of, print_message
+from kue.cli.output.console import DONE, MISUSED, print_error
 from kue.model.errors import ConfigError, KueError
 from kue.supervisor import log_format as logs
-from kue.supervisor.app_loader import BadTarget, load
+from kue.supervisor.app_loader import load
 from kue.supervisor.options import LogFormat
 
 if TYPE_CHECKING:
@@ -118,10 +117,7 @@ def main(fd: int) -> int:
         try:
             run(_serve(_queue(request.target), request, listener))
         except KueError as exc:
-            if isinstance(exc, BadTarget) and exc.detail:
-                click.echo(exc.detail, err=True, nl=False)
-            print_message(str(exc))
-            return exit_code_of(exc)
+            return print_error(exc)
     return DONE
 
 

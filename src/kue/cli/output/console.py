@@ -30,8 +30,11 @@ Exit codes:
 """
 
 
-def exit_code_of(exc: KueError) -> int:
-    """Return the exit code of a command that failed with *exc*."""
+def print_error(exc: KueError) -> int:
+    """Print what a command failed with, and return its exit code."""
+    # The traceback of code that could not be loaded.
+    click.echo(getattr(exc, "detail", ""), err=True, nl=False)
+    print_message(str(exc))
     if isinstance(exc, StoreUnavailable):
         return UNAVAILABLE
     return MISUSED if isinstance(exc, ConfigError) else REFUSED
