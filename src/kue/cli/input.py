@@ -47,13 +47,11 @@ def read_all() -> bytes:
 
 def read_lines() -> Iterator[list[InputLine]]:
     """Yield the lines that have arrived, up to 500 at a time, and wait for more."""
-    number = 0
+    first = 1
     for block in _whole_lines():
-        lines = []
-        for text in block:
-            number += 1
-            if text.strip():
-                lines.append(InputLine(number, text))
+        numbered = enumerate(block, first)
+        lines = [InputLine(number, text) for number, text in numbered if text.strip()]
+        first += len(block)
         for start in range(0, len(lines), MAX_BATCH):
             yield lines[start : start + MAX_BATCH]
 
