@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 import traceback
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,14 +121,12 @@ def _user_frames(exc: BaseException) -> TracebackType | None:
 
 
 def _named(module: ModuleType, attribute: str) -> Kue:
-    found: object = module
-    for name in attribute.split("."):
-        try:
-            found = getattr(found, name)
-        except AttributeError:
-            raise BadTarget(
-                f"the module {module.__name__!r} has no {attribute!r}; {_offer(module)}"
-            ) from None
+    try:
+        found: object = attrgetter(attribute)(module)
+    except AttributeError:
+        raise BadTarget(
+            f"the module {module.__name__!r} has no {attribute!r}; {_offer(module)}"
+        ) from None
     if not isinstance(found, Kue):
         raise BadTarget(
             f"{module.__name__}:{attribute} is {_a(found)}, not a queue; "

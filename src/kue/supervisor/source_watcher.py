@@ -49,23 +49,19 @@ def _snapshot(folders: Sequence[str]) -> dict[str, int]:
 
 
 def _python_files(folder: str) -> Iterator[tuple[str, int]]:
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:
-        # Gone since it was listed.
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            if not _is_ignored(entry):
-                yield from _python_files(entry.path)
-        elif entry.name.endswith(".py"):
-            with contextlib.suppress(OSError):
-                yield entry.path, entry.stat().st_mtime_ns
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not _is_ignored(parent, name)]
+        for name in files:
+            if name.endswith(".py"):
+                path = os.path.join(parent, name)
+                # It may be gone since it was listed.
+                with contextlib.suppress(OSError):
+                    yield path, os.stat(path).st_mtime_ns
 
 
-def _is_ignored(folder: os.DirEntry[str]) -> bool:
+def _is_ignored(parent: str, name: str) -> bool:
     return (
-        folder.name.startswith(".")
-        or folder.name in IGNORED
-        or os.path.exists(os.path.join(folder.path, "pyvenv.cfg"))
+        name.startswith(".")
+        or name in IGNORED
+        or os.path.exists(os.path.join(parent, name, "pyvenv.cfg"))
     )
