@@ -12,7 +12,6 @@ from kue.aio.retry import StoreRetry
 from kue.aio.tasks import wait_for_first
 from kue.store import store_for
 from kue.store.values import RenewRequest
-from kue.supervisor.protocol import Hello
 from kue.worker.heartbeat import HEARTBEATS_PER_LEASE
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from kue.model.settings import Settings
     from kue.store.contract import Store
     from kue.supervisor.child_process import ChildProcess
+    from kue.supervisor.protocol import Hello
 
 logger = logging.getLogger(__name__)
 
@@ -79,10 +79,9 @@ class ChildHeartbeats:
         renewal = self._renewals.get(child)
         return renewal is None or renewal.has_answer
 
-    async def renew_while_alive(self, child: ChildProcess) -> None:
+    async def renew_while_alive(self, child: ChildProcess, hello: Hello) -> None:
         """Renew the lease of *child* while it lives; then deregister it."""
-        hello = await child.up
-        if not isinstance(hello, Hello) or hello.beats_itself:
+        if hello.beats_itself:
             return
         self._renewals[child] = renewal = self._renewal(child, hello)
         try:

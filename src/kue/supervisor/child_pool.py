@@ -157,7 +157,7 @@ class ChildPool:
             self._last_failure = None
             if not self.first.done():
                 self.first.set_result(hello)
-            await self._heartbeats.renew_while_alive(child)
+            await self._heartbeats.renew_while_alive(child, hello)
 
     async def _serve(self, child: ChildProcess) -> None:
         try:
