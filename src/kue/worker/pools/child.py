@@ -20,7 +20,7 @@ import socket
 import sys
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import msgspec
 
@@ -77,7 +77,8 @@ def main(arguments: list[str]) -> None:
     sink = PipeProgressSink(link)
     # If the worker is gone, its job is or will be reclaimed.
     with log_capture.captured(), contextlib.suppress(ConnectionError):
-        while (payload := _receive(link)) is not None:
+        stream = link.makefile("rb")
+        while (payload := _receive(stream)) is not None:
             # The worker may have died before _die_with_parent, with its job still in
             # the socket: another worker has that job by now.
             if os.getppid() != int(worker):
@@ -130,23 +131,14 @@ def _raise(exc: BaseException, active: ActiveJob) -> NoReturn:
     raise exc
 
 
-def _receive(link: socket.socket) -> bytes | None:
+def _receive(stream: BinaryIO) -> bytes | None:
     """Return the next message; None when the worker is gone."""
-    head = _exactly(link, protocol.LENGTH.size)
-    if head is None:
+    head = stream.read(protocol.LENGTH.size)
+    if len(head) < protocol.LENGTH.size:
         return None
     (length,) = protocol.LENGTH.unpack(head)
-    return _exactly(link, length)
-
-
-def _exactly(link: socket.socket, size: int) -> bytes | None:
-    data = bytearray()
-    while len(data) < size:
-        piece = link.recv(size - len(data))
-        if not piece:
-            return None
-        data += piece
-    return bytes(data)
+    payload = stream.read(length)
+    return payload if len(payload) == length else None
 
 
 def _die_with_parent() -> None:
@@ -154,7 +146,7 @@ def _die_with_parent() -> None:
     # the worker decides when we end.  Handlers, because ignored signals would also be
     # ignored by every program that a job starts.
     for number in SIGNALS:
-        signal.signal(number, _ignore)
+        signal.signal(number, lambda number, frame: None)
     # Processes that a job forks get the default handlers.  Signals are blocked during
     # the fork: one that arrives before the new handlers are set would be lost.
     os.register_at_fork(
@@ -164,10 +156,6 @@ def _die_with_parent() -> None:
     )
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _ignore(number: int, frame: object) -> None:
-    """Do nothing: the worker decides."""
 
 
 def _restore_handlers() -> None:
