@@ -36,8 +36,7 @@ class WorkerThreads:
 
     def __init__(self) -> None:
         self._idle: list[_Thread] = []
-        self._busy: set[asyncio.Future[Any]] = set()
-        self._running: set[_Thread] = set()
+        self._busy: dict[_Thread, asyncio.Future[Any]] = {}
 
     async def call(self, function: Callable[[], T]) -> T:
         """
@@ -47,32 +46,29 @@ class WorkerThreads:
         raises only once it has ended: until then its thread is taken.
         """
         thread = self._idle.pop() if self._idle else _Thread()
-        future = thread.begin(function)
-        self._busy.add(future)
-        self._running.add(thread)
+        future = self._busy[thread] = thread.begin(function)
         while not future.done():
             try:
                 await asyncio.wait([future])
             except asyncio.CancelledError:
                 thread.interrupt()
-        self._busy.discard(future)
-        self._running.discard(thread)
+        del self._busy[thread]
         self._idle.append(thread)
         result: T = future.result()
         return result
 
     def contexts(self) -> dict[int, contextvars.Context]:
         """Return the busy threads by id, with the context of each."""
-        # A copy: the set may change while another thread reads it.
-        running = list(self._running)
-        return {one.ident: one.context for one in running if one.context is not None}
+        # A copy: the dict may change while another thread reads it.
+        busy = list(self._busy)
+        return {one.ident: one.context for one in busy if one.context is not None}
 
     def close(self) -> None:
         """End idle threads, and stop waiting for those that are busy."""
         for thread in self._idle:
             thread.end()
         self._idle.clear()
-        for future in self._busy:
+        for future in self._busy.values():
             _set_result(future, None, Interrupted())
 
 
