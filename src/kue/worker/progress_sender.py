@@ -22,8 +22,6 @@ from kue.store.values import MAX_BATCH, MAX_LOG_LINES, LogLine, Progress, Result
 from kue.worker.progress_values import ProgressReply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kue.store.contract import Store
     from kue.worker.active_job import ActiveJob
 
@@ -51,9 +49,8 @@ class _Pending:
 class ProgressSender:
     """Sends progress and log lines of one worker's runs; a `ProgressSink` for all."""
 
-    def __init__(self, store: Store, on_lost: Callable[[ActiveJob], None]) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._pending: dict[ActiveJob, _Pending] = {}
@@ -128,14 +125,13 @@ class ProgressSender:
         for active, result in results.items():
             if result in (Result.LOST, Result.GONE):
                 # A handler that awaits the reply gets the error there first.
-                self._loop.call_later(LOST_SECONDS, self._on_lost, active)
+                self._loop.call_later(LOST_SECONDS, active.lose)
         return results
 
     async def _write_logs(
         self, reports: dict[ActiveJob, _Pending]
     ) -> dict[ActiveJob, Result | None]:
-        logs = [(active, list(pending.lines)) for active, pending in reports.items()]
-        logs = [(active, lines) for active, lines in logs if lines]
+        logs = [(active, list(p.lines)) for active, p in reports.items() if p.lines]
         results: dict[ActiveJob, Result | None] = {}
         for start in range(0, len(logs), LOGS_AT_ONCE):
             batch = logs[start : start + LOGS_AT_ONCE]

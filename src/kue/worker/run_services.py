@@ -16,7 +16,7 @@ class RunServices:
     """Lives as long as the worker; created on the worker's event loop."""
 
     def __init__(self, store: Store, url: str) -> None:
-        self.progress_sender = ProgressSender(store, lambda active: active.lose())
+        self.progress_sender = ProgressSender(store)
         self.threads = WorkerThreads()
         self.children = ProcessPool(url)
 
