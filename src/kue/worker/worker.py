@@ -300,7 +300,8 @@ class Worker:
             budget=budget,
             poison_pills=poison_pills,
             on_idle=self._became_idle.set,
-            on_freed=self._look_again if budget.is_tight else _nothing,
+            # Unless slots are tight, no lane waits for those of others.
+            on_freed=self._look_again if budget.is_tight else lambda: None,
             on_paused=idle_wait.interrupt,
             on_failed=self._on_failed,
         )
@@ -346,7 +347,10 @@ class Worker:
         # Without runs there is only a claim in flight; an unavailable store must not
         # delay us for that.
         timeout = grace if self._unfinished else IDLE_GRACE_SECONDS
-        working = await self._still_working(loops, timeout)
+        await wait_for_first(
+            asyncio.wait(loops), self._stopping_now.wait(), timeout=timeout
+        )
+        working = {loop for loop in loops if not loop.done()}
         if working:
             self._requeue_all()
             # After the lease the store reclaims everything by itself.
@@ -363,15 +367,6 @@ class Worker:
                 self._unsettled,
             )
         _cancel(working)
-
-    async def _still_working(
-        self, loops: list[asyncio.Task[None]], seconds: float
-    ) -> set[asyncio.Task[None]]:
-        """Return the loops still running after *seconds*, or after a second `stop`."""
-        await wait_for_first(
-            asyncio.wait(loops), self._stopping_now.wait(), timeout=seconds
-        )
-        return {loop for loop in loops if not loop.done()}
 
     def _requeue_all(self) -> None:
         for lane in self._lanes:
@@ -403,10 +398,6 @@ class Worker:
 
 def _new_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
-
-
-def _nothing() -> None:
-    """No lane waits for slots of others."""
 
 
 def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
