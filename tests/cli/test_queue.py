@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+from datetime import UTC, datetime
 
 import pytest
 
@@ -13,7 +14,17 @@ from kue.store.contract import Store
 from kue.store.values import Limits
 from tests.cli.processes import run_kue
 from tests.support.command_line import CommandLine
-from tests.support.jobs import OOPS, add_many, count_of, end, job_in, start_one
+from tests.support.jobs import (
+    HOUR,
+    OOPS,
+    T0,
+    add_many,
+    add_one,
+    count_of,
+    end,
+    job_in,
+    start_one,
+)
 
 
 def test_types_are_listed_with_their_counts(kue: CommandLine) -> None:
@@ -44,6 +55,19 @@ def test_a_list_tells_of_pauses_and_limits(kue: CommandLine) -> None:
     assert item["next_since"] > 1_700_000_000_000
     assert "next waits" in shown
     assert "moving" in shown
+
+
+def test_the_next_job_waits_since_the_time_it_was_added_for(kue: CommandLine) -> None:
+    due = T0 + HOUR
+
+    async def add_for_later(store: Store) -> None:
+        await add_one(store, at=datetime.fromtimestamp(due / 1000, UTC))
+        await store.tend(now=due)
+
+    kue.arrange(add_for_later)
+
+    [item] = kue("queue", "list", "--json").items
+    assert (item["waiting"], item["next_since"]) == (1, due)
 
 
 def test_a_list_of_nothing_says_how_to_begin(kue: CommandLine) -> None:

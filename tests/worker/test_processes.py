@@ -8,12 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
 
 from kue import JobCancelled, JobFailed, Kue, State, Task
-from kue.worker.pools.processes import environment
+from kue.worker.pools.processes import FunctionTarget, ProcessPool, environment
+from tests.faults.supervised import children_of
 from tests.support.patience import PATIENCE_SECONDS, until
 from tests.worker import child_tasks
 from tests.worker.working import worked
@@ -125,8 +126,9 @@ def test_a_child_is_told_of_another_server(queue: str) -> None:
             "was killed by SIGKILL, perhaps out of memory",
         ),
         (child_tasks.die, {"number": 11}, "was killed by SIGSEGV"),
+        (child_tasks.die, {"number": 40}, "was killed by signal 40"),
     ],
-    ids=["exit 3", "exit 0", "SIGKILL", "SIGSEGV"],
+    ids=["exit 3", "exit 0", "SIGKILL", "SIGSEGV", "a real-time signal"],
 )
 async def test_the_death_of_a_child_fails_the_run_with_what_is_known(
     q: Kue, function: Callable[..., Any], argument: dict[str, Any], message: str
@@ -143,6 +145,30 @@ async def test_the_death_of_a_child_fails_the_run_with_what_is_known(
 
     assert caught.value.kind == "ProcessLost"
     assert message in caught.value.message
+
+
+async def test_a_child_that_was_starting_ends_with_its_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = asyncio.Event()
+
+    async def connect(**options: Any) -> Never:
+        started.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(asyncio, "open_connection", connect)
+    target = FunctionTarget(child_tasks.__name__, "double")
+    run: Any = None  # is not looked at before the child has started
+    others = children_of(os.getpid())
+    calling = asyncio.create_task(ProcessPool().call(target, run))
+    await started.wait()
+    [pid] = set(children_of(os.getpid())) - set(others)
+
+    calling.cancel()
+    await asyncio.wait([calling])
+
+    assert not is_running(pid)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from kue.supervisor.protocol import (
     decode_from_child,
     encode,
 )
+from kue.worker.pools.processes import signal_name
 
 if TYPE_CHECKING:
     from kue.supervisor.options import SupervisorOptions
@@ -184,7 +185,7 @@ class ChildProcess:
         if self.failure is not None:
             return f"failed: {self.failure.message}"
         if self.code is not None and self.code < 0:
-            return f"was killed by {_signal_name(-self.code)}"
+            return f"was killed by {signal_name(-self.code)}"
         return f"exited with code {self.code}"
 
     def look(self, elapsed: float) -> None:
@@ -255,10 +256,3 @@ class ChildProcess:
     def _resolve_up(self, message: Hello | StartFailed) -> None:
         if not self.up.done():
             self.up.set_result(message)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -25,6 +25,7 @@ from kue.cli.output.text import iso, jobs, words
 from kue.cli.params import DURATION, STATE, TIME, TYPE, options
 from kue.cli.unknown_names import check_type, warn_of_new_type, warn_of_unhandled
 from kue.client.queries import STATS_MINUTES
+from kue.model.histogram import ready_at
 from kue.model.job import State
 from kue.store.values import Limits, Stat, summed
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from kue.client.queue import Kue
-    from kue.model.job import Job
     from kue.model.payload import JSON
     from kue.store.values import Pause
 
@@ -143,24 +143,17 @@ async def _statuses(q: Kue) -> list[_TypeStatus]:
     ]
 
 
-async def _next_since(q: Kue, types: list[str]) -> dict[str, int]:
+async def _next_since(q: Kue, types: list[str]) -> dict[str, int | None]:
     if len(types) > MAX_LOOKS:
         return {}
     pages = await asyncio.gather(
         *(q.page(State.WAITING, type, limit=1) for type in types)
     )
     return {
-        type: _waiting_since(page.jobs[0])
+        type: ready_at(page.jobs[0])
         for type, page in zip(types, pages, strict=True)
         if page.jobs
     }
-
-
-def _waiting_since(job: Job) -> int:
-    """Return since when a waiting job has been due, in Unix ms."""
-    if job.history:
-        return job.history[-1].at + job.history[-1].delay
-    return job.created_at + job.spec.delay
 
 
 def _item(status: _TypeStatus) -> JSON:

@@ -98,7 +98,11 @@ class ProcessPool:
             await self._drop(child)
         child = PoolProcess(target, self._url)
         self._all.add(child)
-        await child.start()
+        try:
+            await child.start()
+        except BaseException:
+            await self._drop(child)
+            raise
         return child
 
     async def _drop(self, child: PoolProcess) -> None:
@@ -122,16 +126,20 @@ class PoolProcess:
 
     async def start(self) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = await asyncio.create_subprocess_exec(
-                *_command(self._target, theirs.fileno()),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env=environment(os.environ, self._url),
-                # Its own group, so that what it starts can be killed with it.
-                start_new_session=True,
-            )
-        self._reader, self._writer = await asyncio.open_connection(sock=ours)
+        try:
+            with theirs:
+                self._process = await asyncio.create_subprocess_exec(
+                    *_command(self._target, theirs.fileno()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    env=environment(os.environ, self._url),
+                    # Its own group, so that what it starts can be killed with it.
+                    start_new_session=True,
+                )
+            self._reader, self._writer = await asyncio.open_connection(sock=ours)
+        except BaseException:
+            ours.close()
+            raise
 
     async def call(self, run: ActiveRun) -> Ending:
         """Have the child run a job, and pass on its progress and log lines."""
@@ -234,9 +242,16 @@ def _command(target: FunctionTarget, descriptor: int) -> list[str]:
 def _cause(code: int) -> str:
     if code >= 0:
         return f"exited with code {code} before the job ended"
-    name = signal.Signals(-code).name
     hint = ", perhaps out of memory" if -code == signal.SIGKILL else ""
-    return f"was killed by {name}{hint}"
+    return f"was killed by {signal_name(-code)}{hint}"
+
+
+def signal_name(number: int) -> str:
+    """Return what a signal is called; most real-time signals have no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _result(ending: Completed) -> JSON:
