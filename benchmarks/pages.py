@@ -30,7 +30,7 @@ from kue.store.values import MAX_BATCH, Claim, ClaimRequest, Outcome
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from playwright.async_api import Browser
+    from playwright.async_api import Browser, Request
 
     from benchmarks.serving import Serving
 
@@ -170,9 +170,9 @@ async def _open(port: int, browser: Browser) -> None:
     for path in PAGES:
         taken = []
         for _ in range(ROUNDS):
-            requests: list[str] = []
+            requests: list[Request] = []
             context = await browser.new_context()
-            context.on("request", lambda request, to=requests: to.append(request.url))
+            context.on("request", requests.append)
             page = await context.new_page()
             began = time.monotonic()
             await page.goto(f"http://{HOST}:{port}{path}", wait_until="commit")

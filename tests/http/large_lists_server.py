@@ -12,7 +12,7 @@ import sys
 from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone
-from kue.http.framework import read_limit
+from kue.http.framework import concurrent_reads
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import ServeOptions, listen, serving
 from kue.http.server.slow_clients import SlowClientProtocol
@@ -30,5 +30,5 @@ async def main(url: str) -> None:
         await asyncio.to_thread(sys.stdin.read)
 
 
-read_limit.SEND_SECONDS = SlowClientProtocol.read_seconds = float(sys.argv[2])
+concurrent_reads.SEND_SECONDS = SlowClientProtocol.read_seconds = float(sys.argv[2])
 asyncio.run(main(sys.argv[1]))

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from kue import Kue
+from kue.http.framework.concurrent_reads import ReadLimit
 from kue.http.framework.problem import Refused
-from kue.http.framework.read_limit import ReadLimit
 from kue.model.draft import draft
 from tests.support.jobs import add
 from tests.support.patience import PATIENCE_SECONDS

@@ -12,8 +12,8 @@ from kue import Kue
 from kue.http import AccountGuard, User, create_app
 from kue.http.auth import Role, Scope
 from kue.http.auth.access import Anyone
+from kue.http.auth.account_guard import LocalAccountGuard
 from kue.http.auth.login_throttle import LoginThrottle
-from kue.http.auth.session_guard import LocalAccountGuard
 from kue.http.auth.startup_token import LocalhostGuard, StartupToken
 from tests.http.accounts import CHEAP, PASSWORD, site_of
 from tests.http.conftest import serving

@@ -17,7 +17,7 @@ from starlette.routing import Mount
 from kue import Kue
 from kue.http import create_app
 from kue.http.auth import ApiTokens, Role, Scope, UserAccounts
-from kue.http.auth.session_guard import LocalAccountGuard
+from kue.http.auth.account_guard import LocalAccountGuard
 from kue.http.auth.startup_token import (
     VARIABLE,
     LocalhostGuard,

@@ -17,7 +17,7 @@ from kue import Kue
 from kue.http import create_app
 from kue.http.auth import Role
 from kue.http.auth.access import Anyone, User
-from kue.http.auth.session_guard import COOKIE
+from kue.http.auth.account_guard import COOKIE
 from kue.model.job import Completed, Ending, Failed
 from tests.http.conftest import serving
 from tests.support.exploring import seed

@@ -17,8 +17,8 @@ from starlette.routing import Match, Mount, Route
 
 from kue import __version__
 from kue.http.auth.access import Anyone, guard_of
+from kue.http.auth.account_guard import LocalAccountGuard
 from kue.http.auth.roles import Scope
-from kue.http.auth.session_guard import LocalAccountGuard
 from kue.http.auth.startup_token import (
     PARAMETER,
     VARIABLE,

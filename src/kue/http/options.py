@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from kue.http.framework.concurrent_reads import ReadLimit
 from kue.http.framework.problem import forbidden
-from kue.http.framework.read_limit import ReadLimit
 from kue.http.security.redaction import Redaction
 
 Tone: TypeAlias = Literal["red", "amber", "neutral"]

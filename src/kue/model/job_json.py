@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.model.backoff import Backoff
 from kue.model.job import Delivery, Error, State
-from kue.model.json_view import View
+from kue.model.view_struct import View
 
 if TYPE_CHECKING:
     from kue.model.job import Attempt, Job

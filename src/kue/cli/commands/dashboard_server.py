@@ -24,7 +24,7 @@ from kue.aio.tasks import wait_for_first
 from kue.cli.commands.dashboard import HOST
 from kue.cli.output.console import print_message, program
 from kue.http.app import create_app
-from kue.http.auth.session_guard import AccountGuard, LocalAccountGuard
+from kue.http.auth.account_guard import AccountGuard, LocalAccountGuard
 from kue.http.auth.startup_token import PARAMETER, StartupToken
 from kue.http.auth.users import UserAccounts
 from kue.http.framework.path_prefix import checked

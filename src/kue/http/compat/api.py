@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kue.http.auth.access import User
     from kue.http.framework.api import Endpoint
-    from kue.http.framework.read_limit import ReadLimit
+    from kue.http.framework.concurrent_reads import ReadLimit
     from kue.model.payload import JSON
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import msgspec
 from kue.aio.tasks import BackgroundTasks
 from kue.bus.stats import MessageKind
 from kue.model.errors import StoreError
-from kue.model.json_view import View
+from kue.model.view_struct import View
 
 if TYPE_CHECKING:
     from kue.bus.redis import ClusterInspector

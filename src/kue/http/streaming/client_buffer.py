@@ -16,7 +16,7 @@ import msgspec
 
 from kue.model.clock import SystemClock
 from kue.model.events import Event, Kind
-from kue.model.json_view import View
+from kue.model.view_struct import View
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from kue.http.auth.account_guard import AccountGuard, LocalAccountGuard
 from kue.http.auth.account_records import valid_name
 from kue.http.auth.passwords import MAX_LENGTH, MIN_LENGTH
 from kue.http.auth.roles import Role, RoleName, Scope
-from kue.http.auth.session_guard import AccountGuard, LocalAccountGuard
 from kue.http.auth.startup_token import LocalhostGuard
 from kue.http.auth.tokens import ApiTokens
 from kue.http.auth.users import UserAccounts
@@ -21,7 +21,7 @@ from kue.http.framework.problem import Refused, forbidden, input_errors, not_fou
 from kue.http.options import EnvironmentBadge
 from kue.http.v1.job_json import MAX_PAGE, Span
 from kue.model.duration import milliseconds
-from kue.model.json_view import View
+from kue.model.view_struct import View
 
 if TYPE_CHECKING:
     from kue.http.auth.access import User

@@ -31,7 +31,7 @@ from kue.http.v1.job_json import JobFilter, JobId, check_paths, visible_match
 from kue.http.v1.jobs import MAX_MANY
 from kue.model.errors import KueError
 from kue.model.job import FINAL, PROMOTABLE, UNFINISHED, State
-from kue.model.json_view import View
+from kue.model.view_struct import View
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from kue.http.streaming.bus_samples import MAX_KEPT, SampledMessage, hidden_text
 from kue.http.v1.job_json import Span
 from kue.model.duration import milliseconds
 from kue.model.histogram import Percentiles, percentiles
-from kue.model.json_view import View
+from kue.model.view_struct import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,9 +13,9 @@ from kue.http.framework.operations import Input
 from kue.http.framework.problem import bad_request
 from kue.model.job import MAX_PARENTS, MAX_TAGS, Delivery
 from kue.model.job_json import JobView
-from kue.model.json_view import View
 from kue.model.names import Name
 from kue.model.payload import value_of
+from kue.model.view_struct import View
 from kue.store.values import MAX_NUMBER, MAX_PATHS, DataPath, Filter, Priority
 
 if TYPE_CHECKING:

@@ -36,8 +36,8 @@ from kue.http.v1.stats import (
 from kue.model.duration import milliseconds
 from kue.model.histogram import Percentiles, percentiles
 from kue.model.job import State
-from kue.model.json_view import View
 from kue.model.names import Name, check_path_name
+from kue.model.view_struct import View
 from kue.worker.unhandled_types import takes
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from kue.http.framework.problem import bad_request, not_found
 from kue.http.v1.job_json import MAX_MOMENT
 from kue.model.histogram import Percentiles, percentiles, ready_at
 from kue.model.job import State
-from kue.model.json_view import View
 from kue.model.names import Name
+from kue.model.view_struct import View
 from kue.store import values
 from kue.store.values import Stat
 from kue.worker.unhandled_types import takes, unhandled

@@ -17,8 +17,8 @@ from kue.http.framework.problem import input_errors, not_found
 from kue.http.v1.queues import PauseOrder, pause_options
 from kue.http.v1.stats import PauseView, active_pauses
 from kue.model.job import State
-from kue.model.json_view import View
 from kue.model.names import Name  # noqa: TC001 - operations read annotations
+from kue.model.view_struct import View
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """
-Limits on large reads: how many lists of jobs are built and sent at the same time.
+Concurrent large reads: limits on how many lists of jobs are built and sent at a time.
 
 A list may have some megabytes, and several times that while it is encoded as JSON.  So
 only a few are served at once; the others wait for their turn, and are refused if that

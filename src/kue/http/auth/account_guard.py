@@ -1,4 +1,4 @@
-"""Login: a guard for users with session cookies and programs with API tokens."""
+"""Account guard: login of users with session cookies, API tokens of programs."""
 
 from __future__ import annotations
 

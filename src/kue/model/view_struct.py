@@ -1,4 +1,4 @@
-"""Views: structs of JSON that are filled from the values they show."""
+"""View structs: JSON that is filled from the values it shows."""
 
 from __future__ import annotations
 
