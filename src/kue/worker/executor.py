@@ -2,6 +2,7 @@
 Executing one job: whatever the handler does becomes an ending.
 
 `execute` never raises and writes nothing to the store; the lane does, with retries.
+Timeouts and cancellations interrupt the handler from `active_run`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""A worker: its lanes, heartbeat and maintenance, from start to graceful shutdown."""
+"""
+A worker: its lanes, heartbeat and maintenance, from start to graceful shutdown.
+
+On SIGTERM and SIGINT, `kue.client.worker_runner` and `kue.supervisor` call
+`Worker.stop`.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 Unique keys: at most one unfinished job of a type holds a key.
 
 A key is one row, held by one job: without end while the job is unfinished, then until
-its ``unique_for`` is over.  The row alone shows whether the key is free.
+its ``unique_for`` is over.  The row alone shows whether the key is free.  A duplicate
+is refused where jobs are added, in ``verbs/add.py``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Repairs of jobs, as Redis commands for `doctor_repair.lua`.
+Repairs of jobs, as Redis commands that ``check`` sends to `doctor_repair.lua`.
 
 Commands that add something come first: Redis may refuse those, and nothing has been
 removed by then.  Each repair leaves the job in one state.  What its new state requires

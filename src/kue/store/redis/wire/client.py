@@ -1,5 +1,5 @@
 """
-Redis client: routes calls to nodes, and retries them.
+Redis client: routes calls to nodes, reconnects, and retries.
 
 redis-py's own retries are off: it would silently repeat a script whose reply was lost.
 Here the *same* call is repeated, which every script answers as it did the first time,

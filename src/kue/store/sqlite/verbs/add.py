@@ -1,4 +1,4 @@
-"""Add jobs: drafts become rows, once per (producer, seq)."""
+"""Add jobs: drafts become rows, once per (producer, seq) and unique key."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ class _Batch:
         if draft.unique is not None:
             holder = unique_keys.holder(self._tx, draft.type, draft.unique)
             if holder is not None:
+                # A duplicate adds nothing.
                 return Added(holder, False, self._created(holder))
         self._last_id += 1
         self._insert(draft, self._last_id)

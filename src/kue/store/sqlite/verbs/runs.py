@@ -1,4 +1,4 @@
-"""Runs: claimed, begun, reported on, and settled once each."""
+"""Runs: claimed, begun, reported on, and settled once each, by fencing token."""
 
 from __future__ import annotations
 
@@ -325,6 +325,7 @@ def cycle(
 
 
 def _result_of(tx: Transaction, row: StateRow, outcome: Outcome) -> Result:
+    # The fencing token: a run that was replaced has another one.
     token = outcome.job.token
     if token and token == row.token and row.state == State.ACTIVE:
         return Result.DONE if _is_due(tx, row, outcome.overdue) else Result.LOST

@@ -1,5 +1,6 @@
 -- Claim the first waiting jobs of some types: start them by priority, then age.
--- Fills `taken` with id, token, record; three values per job.
+-- Fills `taken` with id, token, record; three values per job.  Pauses, rate limits and
+-- concurrency limits apply: what they hold back is not claimed.
 local taken, stalls, next_at = {}, {}, nil
 -- Jobs that one claim looks at, and about how many bytes of them it reads.
 local MAX_LOOKED_AT, MAX_READ = 1000, 1048576

@@ -4,6 +4,7 @@
 -- worker was last found: a worker is forgotten once every type was searched since then.  A
 -- type's entry in the agenda is at most LOOK_MS after the start of its last full search.
 -- An unregistered worker is lost, too: once a minute all runs are searched for those.
+-- The jobs found are requeued by the caller, in verbs/maintenance.py.
 local RUNS_PER_PASS, FULL_SEARCH_MS = 2000, 60000
 local lost, is_reported, has_runs, is_over, is_known = {}, {}, {}, {}, {}
 local runs_searched, is_full_search = 0, false

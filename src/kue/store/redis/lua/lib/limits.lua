@@ -1,4 +1,4 @@
--- Pauses, concurrency limits and rate limits.
+-- Pauses, concurrency limits and rate limits: what they allow.  lib/claim enforces them.
 
 -- Return whether a pause is in force, and when it ends, if it does so automatically.  It is
 -- kept as "until<tab>JSON", with an empty until if it has no end.

@@ -155,6 +155,7 @@ local function settle(ending, job_type, delay, flags, first, count)
     if with_header then
       head = header(id)
     end
+    -- The fencing token: a run that was replaced has another one.
     if held[i] == token and not ended[token] and head
       and (flags == "" or is_overdue(id, q, token, flags)) then
       ended[token] = true
