@@ -32,7 +32,7 @@ LISTS = ROOT / "tools" / "mutants"
 PATIENCE_SECONDS = 300
 #: Enough to find each bug of the list; fixed by the score, not by taste.
 EXAMPLES = 100
-MODEL, CONTRACT = ["tests/model"], ["tests/store"]
+MODEL, CONTRACT = ["tests/store_model"], ["tests/store"]
 FAILED = re.compile(r"^(?:FAILED|ERROR) \S*?(\w+\.py\S*?)(?:\[| - |$)", re.MULTILINE)
 HANGING = re.compile(r"/(\w+\.py)\", line \d+, in test_")
 
