@@ -71,12 +71,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    # Before -m selects by markers …
     for item in items:
         path = item.path.relative_to(TESTS).as_posix()
         if path.startswith(tuple(STARTING)):
             item.add_marker("processes")
+    yield
+    # … and after the order was drawn.
     # Behind all others, a long one would keep one core busy and the rest waiting.
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
