@@ -1,4 +1,4 @@
-"""Running workers in this process: run, work, stop, also by signals."""
+"""Running workers in this process: run, work, stop, also by SIGTERM."""
 
 from __future__ import annotations
 

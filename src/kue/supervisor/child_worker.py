@@ -1,4 +1,4 @@
-"""Worker in a child process: runs jobs, sends ticks, stops when ordered."""
+"""Worker in a child process: runs jobs, sends ticks, stops by order or SIGTERM."""
 
 from __future__ import annotations
 

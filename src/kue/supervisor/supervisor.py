@@ -1,4 +1,4 @@
-"""The supervisor: starts children, renews their leases, and stops them cleanly."""
+"""The supervisor: starts children, renews their leases, stops them on SIGTERM."""
 
 from __future__ import annotations
 

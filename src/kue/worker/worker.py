@@ -1,9 +1,4 @@
-"""
-A worker: its lanes, heartbeat and maintenance, from start to graceful shutdown.
-
-On SIGTERM and SIGINT, `kue.client.worker_runner` and `kue.supervisor` call
-`Worker.stop`.
-"""
+"""A worker: its lanes, heartbeat and maintenance, from start to graceful shutdown."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """
-Unique keys: at most one unfinished job of a type holds a key.
+Unique keys: a duplicate is refused while an unfinished job of its type holds the key.
 
 A key is one row, held by one job: without end while the job is unfinished, then until
-its ``unique_for`` is over.  The row alone shows whether the key is free.  A duplicate
-is refused where jobs are added, in ``verbs/add.py``.
+its ``unique_for`` is over.  The row alone shows whether the key is free.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kue.store.sqlite.verb_transaction import Transaction, as_json
+from kue.store.values import Added
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kue.store.sqlite.rows import StateRow
 
 _HOLDER = """
-SELECT job_id FROM uniques
-WHERE type = ? AND key = ? AND (until IS NULL OR until > ?)
+SELECT job_id, created_at FROM uniques LEFT JOIN jobs ON jobs.id = job_id
+WHERE uniques.type = ? AND key = ? AND (until IS NULL OR until > ?)
 """
 _TAKE = """
 INSERT INTO uniques (type, key, job_id, until) VALUES (?, ?, ?, ?)
@@ -36,10 +36,14 @@ DELETE FROM uniques WHERE (type, key, job_id) IN
 """
 
 
-def holder(tx: Transaction, type: str, key: str) -> int | None:
-    """Return the job that holds the key, None when it is free."""
-    found: int | None = tx.one(_HOLDER, type, key, tx.now)
-    return found
+def refuse_duplicate(tx: Transaction, type: str, key: str) -> Added | None:
+    """Return the answer to a duplicate: the job that holds the key; None if free."""
+    row = tx.db.execute(_HOLDER, (type, key, tx.now)).fetchone()
+    if row is None:
+        return None
+    job_id, created_at = row
+    # A job of this very call is not written yet.
+    return Added(job_id, False, tx.now if created_at is None else created_at)
 
 
 def take(

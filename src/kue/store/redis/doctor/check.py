@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from kue.store.redis.doctor import repairs
 from kue.store.redis.doctor.job_facts import JobHints, read_jobs
 from kue.store.redis.doctor.job_rules import check_job
 from kue.store.redis.doctor.shard_scan import Survey
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 #: Keys read in one reply of a scan, and where all of them belong to others.
 _KEYS, _MANY_KEYS = 1000, 10_000
-#: How often a suspect is checked in addition to once per finding: it may change.
-_MORE_CHECKS = 8
 _LONGEST = 2000
 #: How often progress is reported, at most.
 _REPORTS = 200
@@ -159,7 +158,7 @@ class RedisCheck:
         self, suspect: Suspect, found: list[RedisFinding], *, repair: bool
     ) -> list[Finding]:
         """Repair what can be repaired, if asked to, and report what was found."""
-        left = await _repair(suspect, found) if repair else found
+        left = await repairs.repair(suspect, found) if repair else found
         names = {one.name for one in found}
         still = {one.name for one in left}
         # What appears only after a repair, and cannot be repaired, is found as well.
@@ -172,21 +171,6 @@ class RedisCheck:
             )
             for one in found
         ]
-
-
-async def _repair(suspect: Suspect, found: list[RedisFinding]) -> list[RedisFinding]:
-    """Repair one thing after another; return what is left."""
-    refused: set[tuple[str, str]] = set()
-    for _ in range(len(found) + _MORE_CHECKS):
-        for one in found:
-            if one.commands and one.name not in refused:
-                break
-        else:
-            break
-        if await one.inspection.shard.repair(one.inspection, one.commands) == "refused":
-            refused.add(one.name)
-        found = await suspect.check()
-    return found
 
 
 def _cut(text: str) -> str:

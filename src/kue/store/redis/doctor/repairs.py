@@ -1,5 +1,5 @@
 """
-Repairs of jobs, as Redis commands that ``check`` sends to `doctor_repair.lua`.
+Repairs of what is damaged in Redis: the commands of each, and sending them.
 
 Commands that add something come first: Redis may refuse those, and nothing has been
 removed by then.  Each repair leaves the job in one state.  What its new state requires
@@ -18,12 +18,30 @@ from kue.store.redis.keys import LIVE_CHUNK
 if TYPE_CHECKING:
     from kue.store.redis.doctor.job_facts import JobFacts
     from kue.store.redis.doctor.job_record import JobRecord
+    from kue.store.redis.doctor.rule import RedisFinding, Suspect
     from kue.store.redis.doctor.shard_access import RedisCommand
     from kue.store.redis.keys import Keys
 
 _Commands = tuple["RedisCommand", ...]
 #: A repair in words, and its commands.
 _Repair = tuple[str, _Commands]
+#: How often a suspect is checked in addition to once per finding: it may change.
+_MORE_CHECKS = 8
+
+
+async def repair(suspect: Suspect, found: list[RedisFinding]) -> list[RedisFinding]:
+    """Repair one thing after another by `doctor_repair.lua`; return what is left."""
+    refused: set[tuple[str, str]] = set()
+    for _ in range(len(found) + _MORE_CHECKS):
+        for one in found:
+            if one.commands and one.name not in refused:
+                break
+        else:
+            break
+        if await one.inspection.shard.repair(one.inspection, one.commands) == "refused":
+            refused.add(one.name)
+        found = await suspect.check()
+    return found
 
 
 def restore(job: JobRecord) -> _Repair:

@@ -15,7 +15,7 @@
   over an idle shard, however many workers there are.
 
   A pass looks at MAX_TYPES types at most.  Of each kind it moves or reports `limit` jobs
-  at most, of all types together; beyond that it looks at RUNS_PER_PASS runs (lib/dead_workers),
+  at most, of all types together; beyond that it looks at RUNS_PER_PASS runs (lib/lost_runs),
   MAX_PASSED_OVER ended jobs with their own retention (lib/prune),
   FIELDS_PER_PASS counters (lib/roll_up_stats), MAX_DEPENDANTS dependants (lib/dependants) and
   MAX_SWEPT entries of each structure that is cleaned up.  After an outage, or when the
@@ -75,7 +75,7 @@ local MAX_TYPES, MAX_SWEPT, MAX_HELD_CHECKED, MAX_WORKERS = 100, 200, 50, 20000
 local MAX_REST_MS, MAX_SHARD_REST_MS = 600000, 60000
 local MIN_QUIET_MS = 1500
 
---- @include lib/dead_workers
+--- @include lib/lost_runs
 --- @include lib/roll_up_stats
 --- @include lib/prune
 --- @include lib/maintenance_agenda

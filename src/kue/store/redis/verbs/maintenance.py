@@ -1,4 +1,4 @@
-"""Maintenance: the verb `tend` (due jobs, jobs of dead workers, …), and schedules."""
+"""Maintenance requeues jobs of dead workers, …: the verb `tend`; and schedules."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ async def _tend(
     if now is None:
         db.our_pass[shard] = db.last_pass[shard] = reply[0]
     _, promoted, expired, pruned, released, more, lost, late, due, *damage = reply
-    rescued = await _end(db, lost, "lease", retry_policy.after_lost_worker, now)
-    timed_out = await _end(db, late, "ttl", retry_policy.after_ttl, now)
+    rescued = await _requeue_lost(db, lost, now)
+    timed_out = await _end_runs(db, late, "ttl", retry_policy.after_ttl, now)
     fired = await _fire(db, shard, due, now)
     released += await _relay(db, shard, limit, now)
     if damage:
@@ -113,7 +113,12 @@ async def _tend(
     )
 
 
-async def _end(
+async def _requeue_lost(db: Shards, ids: list[bytes], now: int | None) -> int:
+    """Requeue the jobs of dead workers, or fail those that were lost too often."""
+    return await _end_runs(db, ids, "lease", retry_policy.after_lost_worker, now)
+
+
+async def _end_runs(
     db: Shards,
     ids: list[bytes],
     overdue: str,

@@ -22,7 +22,6 @@ _REMEMBER = """
 INSERT INTO producers (name, seq, answer, at) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET seq = excluded.seq, answer = excluded.answer, at = excluded.at
 """
-_CREATED = "SELECT created_at FROM jobs WHERE id = ?"
 _STATES = "SELECT id, state FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 _TYPES = "INSERT OR IGNORE INTO types (name) SELECT value FROM json_each(?)"
 _LINKS = """
@@ -87,18 +86,12 @@ class _Batch:
 
     def add(self, draft: Draft) -> Added:
         if draft.unique is not None:
-            holder = unique_keys.holder(self._tx, draft.type, draft.unique)
-            if holder is not None:
-                # A duplicate adds nothing.
-                return Added(holder, False, self._created(holder))
+            held = unique_keys.refuse_duplicate(self._tx, draft.type, draft.unique)
+            if held is not None:
+                return held
         self._last_id += 1
         self._insert(draft, self._last_id)
         return Added(self._last_id, True, self._tx.now)
-
-    def _created(self, holder: int) -> int:
-        """Return when a job was created; one of this very call is not written yet."""
-        row = self._tx.db.execute(_CREATED, (holder,)).fetchone()
-        return self._tx.now if row is None else int(row[0])
 
     def _insert(self, draft: Draft, job_id: int) -> None:
         now = self._tx.now

@@ -71,9 +71,9 @@ def _move(tx: Transaction, job_id: int, request: MoveRequest) -> Reply:
 
 def _restart(tx: Transaction, row: StateRow, to: State, at: int | None) -> Reply:
     if row.unique_key is not None:
-        holder = unique_keys.holder(tx, row.type, row.unique_key)
-        if holder not in (None, row.id):
-            return Reply(Result.HELD, holder=holder)
+        held = unique_keys.refuse_duplicate(tx, row.type, row.unique_key)
+        if held is not None and held.id != row.id:
+            return Reply(Result.HELD, holder=held.id)
         unique_keys.take(tx, row.type, row.unique_key, row.id)
     transitions.restart(tx, row, to, at)
     return Reply(Result.DONE)

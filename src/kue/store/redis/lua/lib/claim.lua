@@ -1,16 +1,10 @@
 -- Claim the first waiting jobs of some types: start them by priority, then age.
 -- Fills `taken` with id, token, record; three values per job.  Pauses, rate limits and
 -- concurrency limits apply: what they hold back is not claimed.
-local taken, stalls, next_at = {}, {}, nil
+local taken, stalls = {}, {}
 -- Jobs that one claim looks at, and about how many bytes of them it reads.
 local MAX_LOOKED_AT, MAX_READ = 1000, 1048576
 local bytes_read = 0
-
-local function sooner(time)
-  if time and (not next_at or time < next_at) then
-    next_at = time
-  end
-end
 
 -- Answer a repeated claim with those of its runs that still go on.
 local function replay(types, suffix)
@@ -27,24 +21,6 @@ local function replay(types, suffix)
       end
     end
   end
-end
-
--- Return how many jobs of the type may start, at most `limit`.
-local function allowance(q, limits, limit)
-  if not limits then
-    return limit
-  end
-  if limits.concurrency then
-    limit = math.min(limit, limits.concurrency - redis.call("HLEN", q .. "active"))
-  end
-  if limits.rate then
-    local left, free_at = rate_left(q, limits)
-    if left < 1 then
-      sooner(free_at)
-    end
-    limit = math.min(limit, math.floor(left))
-  end
-  return math.max(0, limit)
 end
 
 -- Sort the first waiting jobs into those to start and those to hold, expire or park.
@@ -185,8 +161,7 @@ local function start(entry, suffix, fence)
   end
   redis.call("HSET", q .. "active", unpack(runs))
   if entry.limits and entry.limits.rate then
-    local left = rate_left(q, entry.limits)
-    redis.call("HSET", q .. "rate", "left", left - n, "at", now)
+    spend_rate(q, entry.limits, n)
   end
   return fence
 end

@@ -1,4 +1,4 @@
--- Pauses, concurrency limits and rate limits: what they allow.  lib/claim enforces them.
+-- Pauses, concurrency limits and rate limits are enforced here: how many jobs may start.
 
 -- Return whether a pause is in force, and when it ends, if it does so automatically.  It is
 -- kept as "until<tab>JSON", with an empty until if it has no end.
@@ -31,4 +31,36 @@ local function rate_left(q, limits)
   left = math.min(limits.rate, left + math.max(0, now - at) * limits.rate / limits.per)
   local missing = math.max(0, 1 - left)
   return left, now + math.ceil(missing * limits.per / limits.rate)
+end
+
+-- Spend the rate limit for jobs that start.
+local function spend_rate(q, limits, started)
+  redis.call("HSET", q .. "rate", "left", rate_left(q, limits) - started, "at", now)
+end
+
+-- When a job may start that cannot now: the first such time.
+local next_at = nil
+
+local function sooner(time)
+  if time and (not next_at or time < next_at) then
+    next_at = time
+  end
+end
+
+-- Return how many jobs of the type may start, at most `limit`.
+local function allowance(q, limits, limit)
+  if not limits then
+    return limit
+  end
+  if limits.concurrency then
+    limit = math.min(limit, limits.concurrency - redis.call("HLEN", q .. "active"))
+  end
+  if limits.rate then
+    local left, free_at = rate_left(q, limits)
+    if left < 1 then
+      sooner(free_at)
+    end
+    limit = math.min(limit, math.floor(left))
+  end
+  return math.max(0, limit)
 end

@@ -142,6 +142,6 @@ local function enter_next_look(entry, rules, is_limited)
       at = math.max(soon, math.min(first_time(q, rules, is_limited), now + MAX_REST_MS))
     end
   end
-  -- No later: the time also shows since when its runs have been searched (lib/dead_workers).
+  -- No later: the time also shows since when its runs have been searched (lib/lost_runs).
   redis.call("ZADD", agenda, math.min(at, entry.searched_since + LOOK_MS), entry.type)
 end

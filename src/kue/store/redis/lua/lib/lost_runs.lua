@@ -1,10 +1,9 @@
--- Dead workers: find the runs of workers whose lease is over, in the types that a pass
--- looks at, RUNS_PER_PASS runs at most.  `limit` is the script's: how many it may report.
+-- Lost runs: find the runs of workers whose lease is over, in the types that a pass
+-- looks at, RUNS_PER_PASS runs at most.  verbs/maintenance.py requeues their jobs.  `limit` is the script's: how many it may report.
 -- `:search` has where the search in a type continues and when it began, and when a run of a
 -- worker was last found: a worker is forgotten once every type was searched since then.  A
 -- type's entry in the agenda is at most LOOK_MS after the start of its last full search.
 -- An unregistered worker is lost, too: once a minute all runs are searched for those.
--- The jobs found are requeued by the caller, in verbs/maintenance.py.
 local RUNS_PER_PASS, FULL_SEARCH_MS = 2000, 60000
 local lost, is_reported, has_runs, is_over, is_known = {}, {}, {}, {}, {}
 local runs_searched, is_full_search = 0, false
