@@ -7,6 +7,7 @@ takes over the connection: see `connection`.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import hiredis
@@ -117,5 +118,10 @@ class Connector:
             self._sentinel = new_sentinel(
                 address.hosts, sentinel_kwargs={"socket_timeout": 2.0, **tls}
             )
-        host, port = await self._sentinel.discover_master(address.service)
+        # A search moves the Sentinel that answered to the front of the list.  In a list
+        # that two searches share, another one would be overwritten by that.
+        search = copy(self._sentinel)
+        search.sentinels = list(search.sentinels)
+        host, port = await search.discover_master(address.service)
+        self._sentinel = search
         return host.decode() if isinstance(host, bytes) else host, int(port)
