@@ -259,6 +259,38 @@ async def test_filters_are_suggested_and_chosen_by_keys(
     await expect(rows(page)).to_contain_text("report")
 
 
+async def test_a_late_answer_leaves_the_chosen_suggestion_chosen(
+    page: Page, address: str, q: Kue
+) -> None:
+    """Somebody who types quickly has chosen before the last letter is answered."""
+    await q.enqueue("email")
+    await q.enqueue("report")
+    await page.goto(f"{address}/jobs")
+    line = page.get_by_role("combobox", name="Add a filter")
+    await line.press_sequentially("type:r")
+    offered = page.get_by_role("option", name="type: report")
+    await expect(offered).to_be_visible()
+    chosen = asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        await chosen.wait()
+        await route.continue_()
+
+    await page.route("**/api/v1/queues", answer_late)
+    async with page.expect_response("**/api/v1/queues") as response:
+        await line.press("e")
+        await line.press("ArrowDown")
+        await expect(offered).to_have_attribute("aria-selected", "true")
+        chosen.set()
+    await (await response.value).finished()
+    # By then the page has seen it.
+    await page.evaluate("() => new Promise((done) => setTimeout(done))")
+    await line.press("Enter")
+
+    await expect(rows(page)).to_have_count(1)
+    await expect(rows(page)).to_contain_text("report")
+
+
 async def test_names_in_the_data_are_suggested_if_a_filter_can_say_them(
     page: Page, address: str, q: Kue
 ) -> None:

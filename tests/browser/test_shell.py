@@ -265,6 +265,28 @@ async def test_the_palette_is_walked_through_with_arrows(
     await expect(options).to_contain_text("in their data")
 
 
+async def test_queues_that_come_late_leave_the_chosen_command_chosen(
+    page: Page, address: str, q: Kue
+) -> None:
+    await q.enqueue("email")
+    await opened(page, address)
+    chosen = asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        await chosen.wait()
+        await route.continue_()
+
+    await page.route("**/api/v1/queues", answer_late)
+    await page.keyboard.press("Control+k")
+    await page.keyboard.press("ArrowUp")
+    selected = page.get_by_role("option", selected=True)
+    label = await selected.text_content() or ""
+    chosen.set()
+
+    await expect(page.get_by_role("option", name="email")).to_be_visible()
+    await expect(selected).to_have_text(label)
+
+
 async def test_the_palette_does_what_the_page_can(
     page: Page, address: str, q: Kue
 ) -> None:

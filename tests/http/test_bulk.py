@@ -236,7 +236,7 @@ async def test_an_action_is_stopped_between_batches(
     await wire.until_called("cancel")
     before = await status_of(client, bulk_id)
 
-    stopped = await client.delete(f"/jobs/bulk/{bulk_id}")
+    stopped = await client.post(f"/jobs/bulk/{bulk_id}/stop")
     gate.set()
     status = await ended(client, bulk_id)
 
@@ -252,7 +252,7 @@ async def test_stopping_what_is_over_changes_nothing(
     bulk_id = await begin(client, "cancel", ids=[await add_one(q.store)])
     before = await ended(client, bulk_id)
 
-    answer = await client.delete(f"/jobs/bulk/{bulk_id}")
+    answer = await client.post(f"/jobs/bulk/{bulk_id}/stop")
 
     assert answer.status_code == 204
     assert await status_of(client, bulk_id) == before
@@ -352,11 +352,11 @@ async def test_what_does_not_fit_is_named(
 
 
 @on_any_store
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
+@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("POST", "/stop")])
 async def test_an_action_that_nobody_remembers_is_404(
-    client: httpx.AsyncClient, method: str
+    client: httpx.AsyncClient, method: str, path: str
 ) -> None:
-    answer = await client.request(method, "/jobs/bulk/0123456789abcdef")
+    answer = await client.request(method, f"/jobs/bulk/0123456789abcdef{path}")
 
     assert answer.status_code == 404
 
@@ -379,6 +379,6 @@ async def test_who_may_not_act_on_one_may_not_act_on_many(
 @on_any_store
 async def test_who_may_look_stops_nothing(http: Http) -> None:
     async with http.client("viewer") as client:
-        answer = await client.delete("/jobs/bulk/0123456789abcdef")
+        answer = await client.post("/jobs/bulk/0123456789abcdef/stop")
 
     assert answer.status_code == 403

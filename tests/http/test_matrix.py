@@ -38,7 +38,7 @@ TABLE = {
     "POST /api/v1/queues/{type}/clear": "admin",
     "POST /api/v1/jobs/bulk": "manage",
     "GET /api/v1/jobs/bulk/{bulk_id}": "read",
-    "DELETE /api/v1/jobs/bulk/{bulk_id}": "manage",
+    "POST /api/v1/jobs/bulk/{bulk_id}/stop": "manage",
     "GET /api/v1/jobs": "read",
     "POST /api/v1/jobs": "enqueue",
     "POST /api/v1/jobs/batch": "enqueue",

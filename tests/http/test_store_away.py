@@ -17,7 +17,7 @@ WITHOUT = {
     "GET /openapi.json": 200,
     "GET /health": 200,
     "GET /jobs/bulk/{bulk_id}": 404,
-    "DELETE /jobs/bulk/{bulk_id}": 404,
+    "POST /jobs/bulk/{bulk_id}/stop": 404,
     "GET /me": 200,
     # Where there are no accounts.
     "GET /login": 200,

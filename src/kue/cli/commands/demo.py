@@ -135,6 +135,11 @@ class DemoPlan:
             return "jobs until Ctrl-C"
         return f"jobs for {self.seconds:g} seconds"
 
+    def unfinished(self, counts: Counts) -> int:
+        """Return how many of its jobs have not ended, or were not even added."""
+        added = sum(sum(states.values()) for states in counts.values())
+        return _unfinished(counts) + max(0, (self._jobs or added) - added)
+
     async def feed(self, q: Kue, jobs: DemoJobs) -> None:
         """Add jobs."""
         if self._jobs is None or self.seconds is None:
@@ -180,7 +185,7 @@ async def _demo(
                     await _watch(q, feeding, view, ended, plan.seconds)
         counts = await q.counts_by_type()
         console.print(counts_table(counts))
-        if not plan.is_endless and (left := _unfinished(counts)):
+        if not plan.is_endless and (left := plan.unfinished(counts)):
             console.print(f"{left} jobs had not ended when the time was over.")
 
 

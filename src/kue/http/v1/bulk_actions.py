@@ -222,7 +222,7 @@ async def show(context: RequestContext, bulk_id: str) -> BulkStatus:
     return _tasks(context).find(bulk_id).status
 
 
-@section.delete("/{bulk_id}", status=HTTPStatus.NO_CONTENT)
+@section.post("/{bulk_id}/stop", status=HTTPStatus.NO_CONTENT)
 async def stop(context: RequestContext, bulk_id: str) -> None:
     """
     Stop an action; what it has done stays done.

@@ -19,6 +19,8 @@ export function openPalette({ pages, actions }) {
   let queues = [];
   let shown = [];
   let selected = 0;
+  //: Whether somebody chose it, by keys or pointer.
+  let isChosen = false;
   const input = h("input", {
     role: "combobox",
     "aria-expanded": "true",
@@ -55,11 +57,15 @@ export function openPalette({ pages, actions }) {
 
   function draw(isNew = false) {
     const text = input.value.trim().toLowerCase();
+    const chosen = isNew || !isChosen ? null : shown[selected];
     shown = commands(text).filter(({ label, group }) =>
       matches(`${group} ${label}`, text),
     );
     shown = shown.slice(0, MAX_SHOWN);
-    selected = isNew ? 0 : Math.min(selected, Math.max(0, shown.length - 1));
+    // Queues that come late move the others: what was chosen stays chosen.
+    const isSame = ({ group, label }) => group === chosen?.group && label === chosen?.label;
+    isChosen = shown.some(isSame);
+    selected = isChosen ? shown.findIndex(isSame) : 0;
     let group = "";
     fill(
       listbox,
@@ -88,16 +94,19 @@ export function openPalette({ pages, actions }) {
         role: "option",
         onclick: () => run(index),
         onpointermove: () => {
-          if (selected !== index) {
-            selected = index;
-            showSelected();
-          }
+          if (selected !== index) choose(index);
         },
       },
       icon(command.icon ?? "right"),
       h("span", null, command.label),
       command.hint && h("kbd", null, command.hint),
     );
+  }
+
+  function choose(index) {
+    selected = index;
+    isChosen = true;
+    showSelected();
   }
 
   function showSelected() {
@@ -111,8 +120,7 @@ export function openPalette({ pages, actions }) {
   function onKeydown(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step && shown.length) {
-      selected = (selected + step + shown.length) % shown.length;
-      showSelected();
+      choose((selected + step + shown.length) % shown.length);
     } else if (event.key === "Enter" && shown.length) {
       run(selected);
     } else {

@@ -128,7 +128,7 @@ export async function bulk(action, target, { count = target.ids?.length } = {}) 
   message.progress(0, undefined);
   try {
     const { id } = await api.post("/jobs/bulk", body);
-    const stop = () => api.delete(`/jobs/bulk/${id}`).catch(toastProblem);
+    const stop = () => api.post(`/jobs/bulk/${id}/stop`).catch(toastProblem);
     message.setAction({ label: "Stop", run: stop });
     return await follow(id, action, count, message);
   } catch (error) {

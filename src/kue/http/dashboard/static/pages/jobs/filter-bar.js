@@ -59,8 +59,10 @@ export function filterBar({ suggest, onChange }) {
     const found = await suggestions(input.value, suggest);
     // The text changed or the input lost the focus in the meantime.
     if (request !== requests || document.activeElement !== input) return;
+    const chosen = options[active]?.label;
     options = found.slice(0, MAX_SHOWN);
-    active = -1;
+    // An answer that comes late must not take the choice back.
+    active = options.findIndex((option) => option.label === chosen);
     draw();
   }
 
