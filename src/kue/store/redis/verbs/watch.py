@@ -21,7 +21,7 @@ from kue.store.event_buffer import EventBuffer
 from kue.store.values import WATCH_MS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from kue.store.contract import Events
     from kue.store.redis.sharding import Shards
@@ -43,23 +43,57 @@ class _Interest(NamedTuple):
     listener: str = ""
 
 
+class _Subscriber:
+    """One of those that share a subscription; it gets what is published from now on."""
+
+    def __init__(self, buffer: EventBuffer, interest: _Interest) -> None:
+        self.buffer = buffer
+        self.interest = interest
+        #: The number of the last message before it subscribed; None until it is known.
+        self._before: int | None = None
+        #: What came until then.
+        self._early: list[tuple[int, list[Event]]] = []
+
+    def begin(self, published: int) -> None:
+        """Deliver what comes after message *published*, and came already."""
+        self._before = published
+        for number, events in self._early:
+            self.deliver(number, events)
+        self._early.clear()
+
+    def restart(self) -> None:
+        """Deliver everything again: another server counts from another number."""
+        if self._before is not None:
+            self._before = 0
+
+    def deliver(self, number: int, events: list[Event]) -> None:
+        if self._before is None:
+            self._early.append((number, events))
+        elif number > self._before:
+            for event in events:
+                self.buffer.put(event)
+
+
 class _ShardSubscription:
     """The subscription to one shard, on one connection, for all its subscribers."""
 
     def __init__(self) -> None:
-        self.buffers: dict[EventBuffer, _Interest] = {}
+        self.subscribers: dict[EventBuffer, _Subscriber] = {}
         #: Set while the server has our subscription, or when *error* is set instead.
         self.ready = asyncio.Event()
         self.error: StoreError | None = None
         self.task: asyncio.Task[None] | None = None
 
-    def deliver(self, events: Iterable[Event]) -> None:
-        for event in events:
-            for buffer in self.buffers:
-                buffer.put(event)
+    def deliver(self, number: int, events: list[Event]) -> None:
+        for subscriber in self.subscribers.values():
+            subscriber.deliver(number, events)
+
+    def restart(self) -> None:
+        for subscriber in self.subscribers.values():
+            subscriber.restart()
 
     def lag(self) -> None:
-        for buffer in self.buffers:
+        for buffer in self.subscribers:
             buffer.lag(0)
 
 
@@ -115,11 +149,13 @@ class RedisSubscriptions:
         )
         interests = self._interests(job_ids)
         try:
+            subscribers: dict[int, _Subscriber] = {}
             for shard, interest in interests.items():
-                self._subscription(shard).buffers[events] = interest
-            for shard, interest in interests.items():
+                subscribers[shard] = _Subscriber(events, interest)
+                self._subscription(shard).subscribers[events] = subscribers[shard]
+            for shard, subscriber in subscribers.items():
                 await self._wait_ready(self._subscriptions[shard])
-                await self._declare(shard, interest)
+                subscriber.begin(await self._declare(shard, subscriber.interest))
             yield events
         finally:
             for shard in interests:
@@ -161,15 +197,15 @@ class RedisSubscriptions:
     async def _drop(self, shard: int, events: EventBuffer) -> None:
         """Remove a subscriber; with the last one, end the subscription."""
         subscription = self._subscriptions[shard]
-        interest = subscription.buffers.pop(events, None)
-        if interest is not None and interest.listener:
-            keys = self._db.keys[shard]
+        subscriber = subscription.subscribers.pop(events, None)
+        if subscriber is not None and subscriber.interest.listener:
+            keys, listener = self._db.keys[shard], subscriber.interest.listener
             with contextlib.suppress(StoreError):
                 await self._db.client.read(
-                    keys.root, "ZREM", keys.of_shard("listeners"), interest.listener
+                    keys.root, "ZREM", keys.of_shard("listeners"), listener
                 )
         is_current = self._subscriptions.get(shard) is subscription
-        if not subscription.buffers and is_current:
+        if not subscription.subscribers and is_current:
             del self._subscriptions[shard]
             await cancel_all([subscription.task])
 
@@ -199,6 +235,7 @@ class RedisSubscriptions:
         channel = keys.of_shard("events")
         async with self._db.client.subscription(keys.root, channel) as messages:
             counter = _MessageCounter(await self._declare_all(shard, subscription))
+            subscription.restart()
             subscription.ready.set()
             renew_at = loop.time() + _RENEW_SECONDS
             while True:
@@ -206,7 +243,7 @@ class RedisSubscriptions:
                 if message is not None:
                     number, events = read_message(message)
                     if counter.receive(number):
-                        subscription.deliver(events)
+                        subscription.deliver(number, events)
                 if loop.time() >= renew_at:
                     counter.compare(await self._declare_all(shard, subscription))
                     renew_at = loop.time() + _RENEW_SECONDS
@@ -214,7 +251,8 @@ class RedisSubscriptions:
     async def _declare_all(self, shard: int, subscription: _ShardSubscription) -> int:
         """Declare every interest; return how many messages were published before."""
         # The number is needed even if nobody is interested any more.
-        interests = list(subscription.buffers.values()) or [_Interest(())]
+        subscribers = subscription.subscribers.values()
+        interests = [one.interest for one in subscribers] or [_Interest(())]
         return min([await self._declare(shard, interest) for interest in interests])
 
     async def _declare(self, shard: int, interest: _Interest) -> int:
