@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from playwright.async_api import Locator, Page, expect
+import asyncio
+
+from playwright.async_api import Locator, Page, Route, expect
 
 
 async def opened(page: Page, url: str) -> None:
     """Go to *url* and wait until it shows what it first asked for."""
     await page.goto(url)
     await page.wait_for_selector("main[data-ready]")
+
+
+async def hold(page: Page, pattern: str) -> asyncio.Event:
+    """Let requests that match wait for the event that is returned."""
+    release = asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        await release.wait()
+        await route.continue_()
+
+    await page.route(pattern, answer_late)
+    return release
 
 
 async def is_live(page: Page) -> None:

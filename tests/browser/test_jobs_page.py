@@ -14,6 +14,7 @@ from playwright.async_api import Locator, Page, Route, expect
 from kue import Kue, State
 from kue.http.auth import Role
 from kue.http.auth.access import Anyone
+from tests.browser.finding import hold
 from tests.browser.making import failed, failure_of, furnish, running
 from tests.browser.watching import Watch, barriers, shoot
 from tests.support.jobs import add_many, count_of, get_one, state_of
@@ -237,6 +238,15 @@ async def test_a_chip_is_taken_away_by_its_button_and_by_backspace(
     await expect(rows(page)).to_have_count(3)
 
 
+async def suggested(page: Page, typed: str, *offered: str) -> Locator:
+    """Type; return the suggestions once they are those for the last letter."""
+    line = page.get_by_role("combobox", name="Add a filter")
+    await line.press_sequentially(typed)
+    options = page.get_by_role("listbox").get_by_role("option")
+    await expect(options).to_have_text(list(offered))
+    return options
+
+
 async def test_filters_are_suggested_and_chosen_by_keys(
     page: Page, address: str, q: Kue
 ) -> None:
@@ -248,10 +258,7 @@ async def test_filters_are_suggested_and_chosen_by_keys(
     await page.locator("body").press("/")
     line = page.get_by_role("combobox", name="Add a filter")
     await expect(line).to_be_focused()
-    await line.press_sequentially("type:re")
-    offered = page.get_by_role("listbox").get_by_role("option")
-    # Suggestions for the letters before it had more.
-    await expect(offered).to_have_text(["type: report"])
+    offered = await suggested(page, "type:re", "type: report")
     await line.press("ArrowDown")
     await expect(offered).to_have_attribute("aria-selected", "true")
     await line.press("Enter")
@@ -268,22 +275,13 @@ async def test_a_late_answer_leaves_the_chosen_suggestion_chosen(
     await q.enqueue("report")
     await page.goto(f"{address}/jobs")
     line = page.get_by_role("combobox", name="Add a filter")
-    await line.press_sequentially("type:r")
-    offered = page.get_by_role("listbox").get_by_role("option")
-    # Suggestions for the letters before it had more.
-    await expect(offered).to_have_text(["type: report"])
-    chosen = asyncio.Event()
-
-    async def answer_late(route: Route) -> None:
-        await chosen.wait()
-        await route.continue_()
-
-    await page.route("**/api/v1/queues", answer_late)
+    offered = await suggested(page, "type:r", "type: report")
+    release = await hold(page, "**/api/v1/queues")
     async with page.expect_response("**/api/v1/queues") as response:
         await line.press("e")
         await line.press("ArrowDown")
         await expect(offered).to_have_attribute("aria-selected", "true")
-        chosen.set()
+        release.set()
     await (await response.value).finished()
     # By then the page has seen it.
     await page.evaluate("() => new Promise((done) => setTimeout(done))")

@@ -15,7 +15,7 @@ from starlette.routing import Mount
 from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone
-from tests.browser.finding import is_live, opened, row
+from tests.browser.finding import hold, is_live, opened, row
 from tests.browser.watching import Watch
 from tests.support.jobs import add_many
 from tests.support.patience import until
@@ -270,18 +270,12 @@ async def test_queues_that_come_late_leave_the_chosen_command_chosen(
 ) -> None:
     await q.enqueue("email")
     await opened(page, address)
-    chosen = asyncio.Event()
-
-    async def answer_late(route: Route) -> None:
-        await chosen.wait()
-        await route.continue_()
-
-    await page.route("**/api/v1/queues", answer_late)
+    release = await hold(page, "**/api/v1/queues")
     await page.keyboard.press("Control+k")
     await page.keyboard.press("ArrowUp")
     selected = page.get_by_role("option", selected=True)
     label = await selected.text_content() or ""
-    chosen.set()
+    release.set()
 
     await expect(page.get_by_role("option", name="email")).to_be_visible()
     await expect(selected).to_have_text(label)

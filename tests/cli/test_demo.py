@@ -16,9 +16,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from kue.cli.commands.demo import DemoPlan
 from kue.http.server.address import ListenAddress
 from kue.http.server.serve import listen
 from kue.model.errors import ConfigError
+from kue.model.job import State
 from tests.cli.processes import KUE, run_kue, start_kue
 from tests.support.patience import PATIENCE_SECONDS
 
@@ -49,6 +51,14 @@ def test_the_demo_stays_within_its_time() -> None:
 
     assert done.returncode == 0, done.stderr
     assert "jobs had not ended when the time was over" in done.stdout
+
+
+def test_jobs_that_were_not_added_in_time_have_not_ended() -> None:
+    ended = dict.fromkeys(State, 0) | {State.COMPLETE: 2, State.WAITING: 1}
+
+    assert DemoPlan(5, 1).unfinished({}) == 5
+    assert DemoPlan(5, 1).unfinished({"email": ended}) == 3
+    assert DemoPlan(None, None).unfinished({"email": ended}) == 0
 
 
 def test_the_demo_keeps_its_jobs_where_it_is_told_to(tmp_path: Path) -> None:

@@ -136,9 +136,11 @@ class DemoPlan:
         return f"jobs for {self.seconds:g} seconds"
 
     def unfinished(self, counts: Counts) -> int:
-        """Return how many of its jobs have not ended, or were not even added."""
+        """Return how many jobs of a burst have not ended, or were not even added."""
+        if self._jobs is None:
+            return 0
         added = sum(sum(states.values()) for states in counts.values())
-        return _unfinished(counts) + max(0, (self._jobs or added) - added)
+        return _unfinished(counts) + max(0, self._jobs - added)
 
     async def feed(self, q: Kue, jobs: DemoJobs) -> None:
         """Add jobs."""
@@ -185,7 +187,7 @@ async def _demo(
                     await _watch(q, feeding, view, ended, plan.seconds)
         counts = await q.counts_by_type()
         console.print(counts_table(counts))
-        if not plan.is_endless and (left := plan.unfinished(counts)):
+        if left := plan.unfinished(counts):
             console.print(f"{left} jobs had not ended when the time was over.")
 
 

@@ -1,4 +1,4 @@
-"""Maintenance requeues jobs of dead workers, …: the verb `tend`; and schedules."""
+"""Maintenance: the verb `tend` requeues jobs of dead workers, prunes; schedules."""
 
 from __future__ import annotations
 

@@ -55,16 +55,17 @@ class _Subscriber:
         self._early: list[tuple[int, list[Event]]] = []
 
     def begin(self, published: int) -> None:
-        """Deliver what comes after message *published*, and came already."""
-        self._before = published
-        for number, events in self._early:
-            self.deliver(number, events)
-        self._early.clear()
+        """Deliver what comes after message *published*, and what of it has come."""
+        if self._before is None:
+            self._before = published
+            for number, events in self._early:
+                self.deliver(number, events)
+            self._early.clear()
 
     def restart(self) -> None:
-        """Deliver everything again: another server counts from another number."""
-        if self._before is not None:
-            self._before = 0
+        """Deliver all that comes: a new connection may count from another number."""
+        self._before = 0
+        self._early.clear()
 
     def deliver(self, number: int, events: list[Event]) -> None:
         if self._before is None:

@@ -19,8 +19,8 @@ export function openPalette({ pages, actions }) {
   let queues = [];
   let shown = [];
   let selected = 0;
-  //: Whether somebody chose it, by keys or pointer.
-  let isChosen = false;
+  //: What somebody chose, by keys or pointer.
+  let chosen = null;
   const input = h("input", {
     role: "combobox",
     "aria-expanded": "true",
@@ -29,7 +29,10 @@ export function openPalette({ pages, actions }) {
     placeholder: "Page, queue, job id or action",
     autocomplete: "off",
     spellcheck: "false",
-    oninput: () => draw(true),
+    oninput: () => {
+      chosen = null;
+      draw();
+    },
     onkeydown: onKeydown,
   });
   const listbox = h("ul", { id: list, role: "listbox", "aria-label": "Commands" });
@@ -44,7 +47,7 @@ export function openPalette({ pages, actions }) {
   document.body.append(node);
   node.showModal();
   input.focus();
-  draw(true);
+  draw();
   api
     .get("/queues")
     .then((found) => {
@@ -55,17 +58,15 @@ export function openPalette({ pages, actions }) {
       // Pages and actions are shown without them.
     });
 
-  function draw(isNew = false) {
+  function draw() {
     const text = input.value.trim().toLowerCase();
-    const chosen = isNew || !isChosen ? null : shown[selected];
     shown = commands(text).filter(({ label, group }) =>
       matches(`${group} ${label}`, text),
     );
     shown = shown.slice(0, MAX_SHOWN);
     // Queues that come late move the others: what was chosen stays chosen.
-    const isSame = ({ group, label }) => group === chosen?.group && label === chosen?.label;
-    isChosen = shown.some(isSame);
-    selected = isChosen ? shown.findIndex(isSame) : 0;
+    const isChosen = ({ group, label }) => group === chosen?.group && label === chosen?.label;
+    selected = Math.max(0, shown.findIndex(isChosen));
     let group = "";
     fill(
       listbox,
@@ -105,7 +106,7 @@ export function openPalette({ pages, actions }) {
 
   function choose(index) {
     selected = index;
-    isChosen = true;
+    chosen = shown[index];
     showSelected();
   }
 

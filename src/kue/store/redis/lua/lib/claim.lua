@@ -1,10 +1,16 @@
 -- Claim the first waiting jobs of some types: start them by priority, then age.
 -- Fills `taken` with id, token, record; three values per job.  Pauses, rate limits and
 -- concurrency limits apply: what they hold back is not claimed.
-local taken, stalls = {}, {}
+local taken, stalls, next_at = {}, {}, nil
 -- Jobs that one claim looks at, and about how many bytes of them it reads.
 local MAX_LOOKED_AT, MAX_READ = 1000, 1048576
 local bytes_read = 0
+
+local function sooner(time)
+  if time and (not next_at or time < next_at) then
+    next_at = time
+  end
+end
 
 -- Answer a repeated claim with those of its runs that still go on.
 local function replay(types, suffix)
@@ -225,8 +231,9 @@ local function claim(types, limit, suffix, expired_tail)
         has_tries = redis.call("EXISTS", q .. "tries") == 1,
         starting = 0, ids = {}, records = {}, heads = {},
         parked = {}, held = {}, expired = {}, running = {} }
-      entry.allowed = allowance(q, entry.limits, limit)
-      entry.gated = entry.allowed == 0
+      local allowed, next_start = allowance(q, entry.limits, limit)
+      sooner(next_start)
+      entry.allowed, entry.gated = allowed, allowed == 0
       entries[#entries + 1] = entry
     end
   end
@@ -244,7 +251,9 @@ local function claim(types, limit, suffix, expired_tail)
     set_aside(entry, expired_tail)
     -- Wake another worker, unless a limit is reached: that wakes one when it frees.
     if not entry.gated and redis.call("ZCARD", entry.q .. "waiting") > 0 then
-      if allowance(entry.q, entry.limits, 1) > 0 then
+      local allowed, next_start = allowance(entry.q, entry.limits, 1)
+      sooner(next_start)
+      if allowed > 0 then
         wake(entry.q)
       end
     end

@@ -38,29 +38,20 @@ local function spend_rate(q, limits, started)
   redis.call("HSET", q .. "rate", "left", rate_left(q, limits) - started, "at", now)
 end
 
--- When a job may start that cannot now: the first such time.
-local next_at = nil
-
-local function sooner(time)
-  if time and (not next_at or time < next_at) then
-    next_at = time
-  end
-end
-
--- Return how many jobs of the type may start, at most `limit`.
+-- Return how many jobs of the type may start, at most `limit`; and when the next one may,
+-- if the rate limit is spent.
 local function allowance(q, limits, limit)
   if not limits then
     return limit
   end
+  local next_start
   if limits.concurrency then
     limit = math.min(limit, limits.concurrency - redis.call("HLEN", q .. "active"))
   end
   if limits.rate then
     local left, free_at = rate_left(q, limits)
-    if left < 1 then
-      sooner(free_at)
-    end
+    next_start = left < 1 and free_at or nil
     limit = math.min(limit, math.floor(left))
   end
-  return math.max(0, limit)
+  return math.max(0, limit), next_start
 end

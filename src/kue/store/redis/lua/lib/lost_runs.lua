@@ -1,5 +1,6 @@
 -- Lost runs: find the runs of workers whose lease is over, in the types that a pass
--- looks at, RUNS_PER_PASS runs at most.  verbs/maintenance.py requeues their jobs.  `limit` is the script's: how many it may report.
+-- looks at, RUNS_PER_PASS runs at most.  `limit` is the script's: how many it may report;
+-- verbs/maintenance.py requeues their jobs.
 -- `:search` has where the search in a type continues and when it began, and when a run of a
 -- worker was last found: a worker is forgotten once every type was searched since then.  A
 -- type's entry in the agenda is at most LOOK_MS after the start of its last full search.
