@@ -74,7 +74,12 @@ TWINS = (
         "SyncQueueMethods",
         "Blocking methods of a queue: queries, administration, bulk actions.",
         CLIENT / "sync/queue_methods.py",
-        {"queries": "Queries", "admin": "QueueAdmin", "bulk_actions": "BulkActions"},
+        {
+            "queries": "Queries",
+            "admin": "QueueAdmin",
+            "schedules": "Schedules",
+            "bulk_actions": "BulkActions",
+        },
         "BlockingCalls",
         (
             "from kue.client.sync.connection import BlockingCalls",

@@ -26,6 +26,7 @@ from kue.model.errors import (
     LeaseLost,
     Release,
     Retry,
+    ScheduleNotFound,
     Skip,
     StoreCorrupt,
     StoreError,
@@ -36,6 +37,7 @@ from kue.model.errors import (
 )
 from kue.model.events import Event, Kind
 from kue.model.job import Draft, Job, Priority, State
+from kue.model.schedule import Schedule
 from kue.model.version import version
 from kue.worker import ActiveJob, Interrupted, current_job
 
@@ -77,6 +79,8 @@ __all__ = [
     "Release",
     "Resource",
     "Retry",
+    "Schedule",
+    "ScheduleNotFound",
     "Selection",
     "Skip",
     "State",

@@ -22,7 +22,6 @@ from kue.model.job import (
     Retried,
     State,
 )
-from kue.model.schedule import every
 from kue.store.contract import Store
 from kue.store.values import (
     Change,
@@ -49,6 +48,7 @@ from tests.support.jobs import (
     job_in,
     start_one,
 )
+from tests.support.schedules import every
 from tests.support.upkeep import KEEP_ALL
 
 Verb: TypeAlias = Callable[[Store, "Scene"], Awaitable[Any]]

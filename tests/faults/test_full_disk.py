@@ -12,12 +12,12 @@ import pytest
 from kue.model.draft import draft
 from kue.model.errors import StoreFull
 from kue.model.job import State
-from kue.model.schedule import every
 from kue.store.contract import Store
 from kue.store.sqlite import disk_reserve
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.load import TYPE, work_off
 from tests.support.jobs import T0, add, count_of
+from tests.support.schedules import every
 
 DISK_BYTES = 24 * 1024 * 1024
 #: What others have on the disk, and free in the end.

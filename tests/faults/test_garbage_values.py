@@ -8,12 +8,12 @@ import redis
 from kue.model.draft import draft
 from kue.model.errors import StoreCorrupt
 from kue.model.job import Completed, Job, Retried, State
-from kue.model.schedule import every
 from kue.store.contract import Store
 from kue.store.redis.keys import Keys, worker_field
 from kue.store.values import Limits, Outcome, Progress, RenewRequest, Result
 from tests.faults.conftest import NewStore
 from tests.support.jobs import HOUR, OOPS, SECOND, T0, add, add_many, claim, claim_ids
+from tests.support.schedules import every
 from tests.support.servers import RedisServer
 
 pytestmark = pytest.mark.damages

@@ -16,12 +16,12 @@ import redis
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
-from kue.model.schedule import every
 from kue.model.settings import Keep
 from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
 from kue.store.values import Claim, ClaimRequest, MoveRequest, Outcome
 from tests.faults.conftest import NewStore
+from tests.support.schedules import every
 from tests.support.servers import RedisServer
 
 SettleDown = Callable[[], Awaitable[None]]

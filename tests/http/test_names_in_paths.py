@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kue import Kue
 from kue.model.draft import draft
-from kue.model.schedule import every
+from tests.support.schedules import every
 
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
 dots = pytest.mark.parametrize("name", [".", ".."])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kue.model.draft import draft
 from kue.model.job import Draft, Spec
-from kue.model.schedule import MIN_EVERY_MS, Schedule, every
+from kue.model.schedule import Schedule, every
 
 DRAFT = Draft(type="report", spec=Spec())
 times = st.integers(0, 10**13)
@@ -17,7 +17,7 @@ schedules = st.builds(
     Schedule,
     name=st.just("nightly"),
     draft=st.just(DRAFT),
-    every=st.integers(MIN_EVERY_MS, 10**10),
+    every=st.integers(10**10),
     next_at=times,
 )
 

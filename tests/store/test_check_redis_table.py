@@ -10,7 +10,6 @@ import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Retried, Stalled, State
-from kue.model.schedule import every
 from kue.store.contract import Store
 from kue.store.values import Limits, MoveRequest, Progress, RemoveRequest
 from tests.support.hands import Damage, Hands, Names, check_reply, read_damages
@@ -28,6 +27,7 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
+from tests.support.schedules import every
 
 pytestmark = [
     pytest.mark.damages,

@@ -7,7 +7,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.histogram import Timing
 from kue.model.job import Completed, State
-from kue.model.schedule import Schedule, every
+from kue.model.schedule import Schedule
 from kue.store.contract import Store
 from kue.store.values import (
     AuditEntry,
@@ -20,6 +20,7 @@ from kue.store.values import (
 )
 from tests.support.hands import Hands, left_alone, only, repaired
 from tests.support.jobs import MINUTE, T0, add_one, claim_one, end, job_in, start_one
+from tests.support.schedules import every
 from tests.support.upkeep import tend
 
 pytestmark = [

@@ -6,7 +6,6 @@ import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
-from kue.model.schedule import every
 from kue.store.contract import Store
 from kue.store.values import Limits, PauseRequest, RemoveRequest
 from tests.support.jobs import (
@@ -20,6 +19,7 @@ from tests.support.jobs import (
     end,
     job_in,
 )
+from tests.support.schedules import every
 from tests.support.upkeep import tend
 
 

@@ -8,10 +8,11 @@ import msgspec
 
 from kue.model.draft import draft
 from kue.model.job import State
-from kue.model.schedule import Schedule, every
+from kue.model.schedule import Schedule
 from kue.store.contract import Store
 from kue.store.values import PageRequest
 from tests.support.jobs import HOUR, MINUTE, SECOND, T0, add_one, count_of
+from tests.support.schedules import every
 from tests.support.upkeep import pass_time, tend
 
 REPORT = every("daily", "1m", draft("report", {"n": 1}, priority=-3), first_at=T0)
@@ -40,17 +41,8 @@ async def test_a_schedule_is_kept_as_it_was_given(store: Store) -> None:
     await store.schedule(schedule)
 
     [kept] = await store.schedules()
-    assert (kept.name, kept.every, kept.next_at) == (
-        schedule.name,
-        90 * SECOND,
-        T0 + 5,
-    )
-    assert _plain(kept) == _plain(schedule)
-
-
-def _plain(schedule: Schedule) -> object:
-    """Encoded and decoded data are the same to a schedule."""
-    return msgspec.json.decode(msgspec.json.encode(schedule))
+    assert kept == schedule
+    assert (kept.every, kept.next_at) == (90 * SECOND, T0 + 5)
 
 
 async def test_schedules_are_told_by_name(store: Store) -> None:
@@ -60,12 +52,15 @@ async def test_schedules_are_told_by_name(store: Store) -> None:
     assert [schedule.name for schedule in await store.schedules()] == ["a", "b", "c"]
 
 
-async def test_a_schedule_replaces_the_one_of_its_name(store: Store) -> None:
-    await store.schedule(REPORT)
-    await store.schedule(every("daily", "1h", draft("sms"), first_at=T0 + HOUR))
+async def test_a_schedule_is_changed_by_a_caller_that_has_seen_it(store: Store) -> None:
+    hourly = every("daily", "1h", draft("report"), first_at=T0 + HOUR)
+    assert await store.schedule(REPORT)
 
-    [schedule] = await store.schedules()
-    assert (schedule.every, schedule.draft.type) == (HOUR, "sms")
+    assert not await store.schedule(hourly)
+    assert not await store.schedule(hourly, expected=hourly)
+    assert await store.schedule(hourly, expected=REPORT)
+
+    assert await store.schedules() == [hourly]
     assert (await tend(store, T0 + MINUTE)).fired == 0
 
 

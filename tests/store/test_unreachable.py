@@ -15,7 +15,6 @@ from kue.model.draft import draft
 from kue.model.errors import StoreUnavailable
 from kue.model.histogram import Timing
 from kue.model.job import Completed, Job, Spec, State
-from kue.model.schedule import every
 from kue.model.settings import load
 from kue.store import store_for
 from kue.store.contract import Store
@@ -37,6 +36,7 @@ from kue.store.values import (
     RenewRequest,
 )
 from tests.support.jobs import T0
+from tests.support.schedules import every
 
 #: Nobody listens on port 1.
 URLS = {

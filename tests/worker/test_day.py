@@ -12,13 +12,13 @@ import pytest
 from kue import ActiveJob
 from kue.model.draft import draft
 from kue.model.job import State
-from kue.model.schedule import every
 from kue.store.contract import Store
 from kue.worker import Processor, Worker, WorkerOptions
 from tests.support.clocked import ClockedStore, OwnTime
 from tests.support.engines import Engine
 from tests.support.jobs import DAY, HOUR, MINUTE, add
 from tests.support.patience import until
+from tests.support.schedules import every
 
 STEP = 10 * MINUTE
 

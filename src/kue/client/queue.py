@@ -16,6 +16,7 @@ from kue.client.hooks import Hooks
 from kue.client.queries import Queries
 from kue.client.registration_methods import Registration
 from kue.client.registry import HandlerRegistry
+from kue.client.schedules import Schedules
 from kue.client.subscriptions import QUEUE_PREFIX, Callback, kind_of
 from kue.client.sync import SyncKue
 from kue.client.worker_runner import RunMethods
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from kue.worker import Worker
 
 
-class Kue(Queries, QueueAdmin, BulkActions, Registration, RunMethods):
+class Kue(Queries, QueueAdmin, Schedules, BulkActions, Registration, RunMethods):
     """
     A queue of jobs.
 

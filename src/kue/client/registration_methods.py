@@ -17,6 +17,7 @@ from typing import (
 )
 
 from kue.aio.callbacks import is_async
+from kue.client.declared_schedules import module_of
 from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
 from kue.client.registry import HandlerRegistry, HandlerSettings
 from kue.client.task import Task
@@ -166,6 +167,7 @@ class Registration:
         task: Task[..., Any, Any] = Task(
             queue, function, type, arguments, TASK_DEFAULTS | options
         )
+        self._handlers.modules.add(module_of(function))
         where = execution or ("loop" if is_async(function) else "thread")
         if where == "process" and uses:
             raise ValueError(
@@ -262,6 +264,7 @@ class Registration:
                 f"{handler!r} is a coroutine function, which never blocks; "
                 f"use process({type!r}, …)"
             )
+        self._handlers.modules.add(module_of(handler))
         where = "loop" if is_async(handler) else "thread"
         adapted: Any = handler
         if takes_done(handler):

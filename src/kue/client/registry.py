@@ -16,6 +16,8 @@ from kue.worker.lane import Processor
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kue.client.declared_schedules import DeclaredSchedule
+
 #: How many jobs of a type run at once by default: coroutines mostly wait, threads cost
 #: more, processes compute.
 SLOTS = {"loop": 100, "thread": 10, "process": os.cpu_count() or 1}
@@ -42,6 +44,10 @@ class HandlerRegistry:
         self._settings: dict[str, HandlerSettings] = {}
         self.middleware: list[Middleware] = []
         self.resources: list[Resource[Any]] = []
+        #: By name.
+        self.schedules: dict[str, DeclaredSchedule] = {}
+        #: Modules of handlers: the program owns the schedules that they declare.
+        self.modules: set[str] = set()
 
     def add(self, settings: HandlerSettings) -> None:
         """
@@ -58,6 +64,20 @@ class HandlerRegistry:
                 f"type {settings.type!r} has a handler in this queue already"
             )
         self._settings[settings.type] = settings
+
+    def declare(self, schedule: DeclaredSchedule) -> None:
+        """
+        Register a schedule that workers write to the store when they start.
+
+        Raises:
+            ValueError: Another one has its name.
+        """
+        if schedule.name in self.schedules:
+            raise ValueError(
+                f"schedule {schedule.name!r} is declared twice; give one of them "
+                "another name="
+            )
+        self.schedules[schedule.name] = schedule
 
     def processors(
         self, types: Iterable[str] | None = None, concurrency: int | None = None

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from kue.aio.event_loop import on_signals
-from kue.aio.tasks import BackgroundTasks
+from kue.aio.tasks import BackgroundTasks, cancel_all, wait_for_first
+from kue.client.declared_schedules import reconcile
 from kue.model.duration import Duration, milliseconds
 from kue.worker.worker import GRACE_SECONDS, Worker, WorkerOptions
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from kue.client.registry import HandlerRegistry
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: How long a worker that stops waits for its schedules to be written.
+RECONCILE_SECONDS = 1.0
 
 
 @contextmanager
@@ -162,4 +165,22 @@ class RunMethods:
             for resource in self._handlers.resources:
                 stack.push_async_callback(resource.close)
             stack.push_async_callback(hook_calls.finish)
+            await stack.enter_async_context(self._reconciling())
             await worker.run()
+
+    @asynccontextmanager
+    async def _reconciling(self) -> AsyncIterator[None]:
+        """Write the declared schedules to the store, in the background."""
+        connection, handlers = self._connection, self._handlers
+        write = partial(
+            reconcile, connection.store, handlers.schedules, handlers.modules
+        )
+        writing = asyncio.create_task(
+            connection.store_retry.persist("schedules", write), name="kue schedules"
+        )
+        try:
+            yield
+            # Also a worker that had nothing to do writes them.
+            await wait_for_first(writing, timeout=RECONCILE_SECONDS)
+        finally:
+            await cancel_all([writing])

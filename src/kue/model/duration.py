@@ -20,6 +20,14 @@ _UNITS = {
     "d": 86_400_000,
     "w": 604_800_000,
 }
+_NAMES = (
+    ("week", _UNITS["w"]),
+    ("day", _UNITS["d"]),
+    ("hour", _UNITS["h"]),
+    ("minute", _UNITS["m"]),
+    ("second", _UNITS["s"]),
+    ("millisecond", 1),
+)
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|[smhdw])\s*", re.ASCII)
 
 
@@ -68,6 +76,15 @@ def epoch_ms(value: datetime, *, field: str = "at") -> int:
             "write datetime.now(timezone.utc) or .astimezone()"
         )
     return max(0, (value - _EPOCH) // timedelta(milliseconds=1))
+
+
+def interval_words(milliseconds: int) -> str:
+    """Return an interval as it follows "every": "minute", "90 minutes", "2 weeks"."""
+    for name, size in _NAMES:
+        count, rest = divmod(milliseconds, size)
+        if count and not rest:
+            return name if count == 1 else f"{count:,} {name}s"
+    raise ValueError(f"an interval is longer than 0 ms, not {milliseconds}")
 
 
 def _parse(text: str, field: str) -> float:

@@ -100,6 +100,14 @@ class JobCancelled(JobError):
         self.reason = reason
 
 
+class ScheduleNotFound(KueError):
+    """No schedule has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"schedule {name!r} does not exist; list them all to compare")
+        self.name = name
+
+
 class StoreError(KueError):
     """The store failed or refused an operation."""
 

@@ -502,16 +502,38 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def schedule(self, schedule: Schedule) -> None:
-        """Write a schedule, replacing the one with its name."""
+    async def schedule(
+        self, schedule: Schedule, *, expected: Schedule | None = None
+    ) -> bool:
+        """
+        Write a schedule if the stored one of its name still is *expected*.
+
+        None: there must be none.  Returns whether it was written: a schedule that has
+        fired or was changed since it was read is left as it is.
+
+        With several shards a schedule is kept on that of its jobs' type; to change
+        the type, delete it first.
+
+        Raises:
+            ValueError: The type differs from the expected one, or there are
+                `MAX_SCHEDULES` already.
+        """
 
     @abstractmethod
     async def unschedule(self, name: str) -> bool:
         """Delete a schedule; return whether there was one."""
 
     @abstractmethod
-    async def schedules(self) -> list[Schedule]:
-        """Return all schedules, by name."""
+    async def schedules(self, name: str | None = None) -> list[Schedule]:
+        """Return all schedules, by name, or only the one that has this *name*."""
+
+    @abstractmethod
+    async def fire(self, name: str, *, now: int | None = None) -> Added | None:
+        """
+        Add the job of a schedule at once, whatever it is due for; None: there is none.
+
+        The schedule has it among its ticks, and fires at its next time all the same.
+        """
 
     # -- reading ---------------------------------------------------------------
 

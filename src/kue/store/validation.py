@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from kue.model.histogram import KNOWN
 from kue.model.job import State
 from kue.model.names import check_name
+from kue.model.schedule import MAX_SCHEDULES
 from kue.store.values import MAX_BATCH, MAX_ERRORS, MAX_KEPT, ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kue.model.histogram import Timing
+    from kue.model.schedule import Schedule
     from kue.store.values import Limits, MoveRequest
 
 
@@ -131,6 +133,23 @@ def read_cursor(cursor: str | None) -> tuple[int, int] | None:
         ) from None
 
 
+def check_schedule(schedule: Schedule, expected: Schedule | None = None) -> None:
+    """Raise `InvalidCall` for a change of the type of a schedule's jobs."""
+    if expected is None:
+        return
+    if (schedule.name, schedule.draft.type) != (expected.name, expected.draft.type):
+        raise InvalidCall(
+            f"schedule {expected.name!r} cannot change its name or the type of its "
+            "jobs; delete it first"
+        )
+
+
+def too_many_schedules() -> InvalidCall:
+    return InvalidCall(
+        f"a store has at most {MAX_SCHEDULES:,} schedules; delete some first"
+    )
+
+
 def _check_acts(limit: int = 50, cursor: str | None = None) -> None:
     check_limit(limit)
     read_act_cursor(cursor)
@@ -148,6 +167,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "pause": lambda request, **_: check_pause(request.type, request.worker),
     "resume": lambda type=None, worker=None, **_: check_pause(type, worker),
     "order": lambda worker, order, **_: check_order(order),
+    "schedule": check_schedule,
     "get": lambda job_ids: check_batch(job_ids, "jobs"),
     "errors": lambda type=None, limit=50: check_limit(limit, least=1, most=MAX_ERRORS),
     "keep": lambda request, **_: check_kept(request.room, request.name, request.value),

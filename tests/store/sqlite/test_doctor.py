@@ -11,7 +11,6 @@ import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, Error, Failed, State
-from kue.model.schedule import every
 from kue.store.sqlite.store import SqliteStore
 from kue.store.values import Limits, LogLine, Report
 from tests.support.jobs import (
@@ -26,6 +25,7 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
+from tests.support.schedules import every
 from tests.support.upkeep import tend
 
 

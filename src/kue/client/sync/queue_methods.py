@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from kue.client.queries import Order
     from kue.client.selection import Selection
     from kue.model.duration import Duration
-    from kue.model.job import Job, State
+    from kue.model.job import Draft, Job, State
     from kue.model.options import FilterOptions
+    from kue.model.schedule import Schedule
+    from kue.model.schedule_options import ScheduleOptions
     from kue.store.values import (
         ErrorGroup,
         Errors,
@@ -304,6 +306,78 @@ class SyncQueueMethods(BlockingCalls):
         """
         states = tuple(states)
         return self.call(lambda q: q.clear(type, states, on_progress=on_progress))
+
+    def schedule(
+        self, name: str, draft: Draft, **options: Unpack[ScheduleOptions]
+    ) -> Schedule:
+        """
+        Add a job again and again, or change the schedule of that name.
+
+        The job is a draft, of a task or of any type::
+
+            await q.schedule("eu", report.draft(region="eu"), cron="0 3 * * *")
+            await q.schedule("ping", q.draft("ping"), every="30s")
+            await q.schedule("launch", announce.draft("hi"), at=datetime(…))
+
+        Give one of *every*, *cron* and *at* (an aware datetime; once); the others are
+        as for `every`.  A changed schedule keeps its pause, its last ticks and, if its
+        times are the same, its next one.
+
+        Raises:
+            ValueError, TypeError: An option makes no sense; or the schedule is
+                declared in code.
+            BadPayload: The data is larger than 16 KiB.
+        """
+        return self.call(lambda q: q.schedule(name, draft, **options))
+
+    def unschedule(self, name: str) -> bool:
+        """
+        Delete a schedule; return whether there was one.
+
+        Its jobs stay.  One that is declared in code comes back when a worker starts:
+        pause it instead.
+        """
+        return self.call(lambda q: q.unschedule(name))
+
+    def schedules(self) -> list[Schedule]:
+        """Return all schedules by name, each with its last ticks and their outcomes."""
+        return self.call(lambda q: q.schedules())
+
+    def get_schedule(self, name: str) -> Schedule:
+        """
+        Return a schedule, with its last ticks and their outcomes.
+
+        Raises:
+            ScheduleNotFound: There is none of that name.
+        """
+        return self.call(lambda q: q.get_schedule(name))
+
+    def pause_schedule(self, name: str) -> Schedule:
+        """
+        Let a schedule fire no more until it is resumed.
+
+        Raises:
+            ScheduleNotFound: There is none of that name.
+        """
+        return self.call(lambda q: q.pause_schedule(name))
+
+    def resume_schedule(self, name: str) -> Schedule:
+        """
+        End the pause of a schedule; what it missed is not made up for.
+
+        Raises:
+            ScheduleNotFound: There is none of that name.
+        """
+        return self.call(lambda q: q.resume_schedule(name))
+
+    def run_schedule(self, name: str) -> SyncJobHandle[Any]:
+        """
+        Add the job of a schedule now, in addition to its times; also if it is paused.
+
+        Raises:
+            ScheduleNotFound: There is none of that name.
+        """
+        return SyncJobHandle(self, self.call(lambda q: q.run_schedule(name)))
 
     def retry_many(
         self,

@@ -18,6 +18,7 @@ from kue.store.redis.verbs import (
     queries,
     records,
     runs,
+    schedules,
     stats,
     workers,
 )
@@ -100,9 +101,10 @@ class RedisStore(Store):
     log = _verb(runs.log)
 
     tend = _verb(maintenance.tend)
-    schedule = _verb(maintenance.schedule)
-    unschedule = _verb(maintenance.unschedule)
-    schedules = _verb(maintenance.schedules)
+    schedule = _verb(schedules.schedule)
+    unschedule = _verb(schedules.unschedule)
+    fire = _verb(schedules.fire)
+    schedules = _verb(schedules.schedules)
 
     update = _verb(changes.update)
     move = _verb(changes.move)

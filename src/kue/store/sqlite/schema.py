@@ -328,8 +328,20 @@ ALTER TABLE acts ADD COLUMN ring TEXT NOT NULL DEFAULT 'acts';
 CREATE INDEX acts_ring ON acts (ring, id);
 """
 
+_SIXTH = """
+-- Nothing could write schedules before.
+DROP TABLE schedules;
+CREATE TABLE schedules (
+    name TEXT PRIMARY KEY,
+    -- never, if paused or ended
+    next_at INTEGER,
+    schedule TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL;
+"""
+
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
 
 
 def check_engine(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:

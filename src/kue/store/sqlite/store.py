@@ -34,6 +34,7 @@ from kue.store.sqlite.verbs import (
     queries,
     records,
     runs,
+    schedules,
     stats,
     watch,
     workers,
@@ -259,9 +260,9 @@ class SqliteStore(Store):
 
     async def _fire(self, limit: int, now: int | None) -> tuple[int, bool]:
         """Add the jobs of due schedules; on a full disk they stay due."""
-        if not await self._read(maintenance.has_due_schedules, self._moment(now)):
+        if not await self._read(schedules.has_due, self._moment(now)):
             return 0, False
-        call = partial(maintenance.fire, limit=limit)
+        call = partial(schedules.fire_due, limit=limit)
         try:
             fired: tuple[int, bool] = await self._engine.write(
                 call, now=now, is_new=True
@@ -269,6 +270,10 @@ class SqliteStore(Store):
         except StoreFull:
             return 0, False
         return fired
+
+    async def fire(self, name: str, *, now: int | None = None) -> Added | None:
+        call = partial(schedules.fire, name=name)
+        return await self._engine.write(call, now=now, is_new=True)
 
     async def wait(self, types: Sequence[str], timeout: float) -> frozenset[str]:
         loop = asyncio.get_running_loop()
@@ -377,9 +382,9 @@ class SqliteStore(Store):
     paused = _reading(Store.paused, limiting.paused, needs_now=True)
     limits = _reading(Store.limits, limiting.limits)
 
-    schedule = _writing(Store.schedule, maintenance.schedule)
-    unschedule = _writing(Store.unschedule, maintenance.unschedule)
-    schedules = _reading(Store.schedules, maintenance.schedules)
+    schedule = _writing(Store.schedule, schedules.schedule)
+    unschedule = _writing(Store.unschedule, schedules.unschedule)
+    schedules = _reading(Store.schedules, schedules.schedules)
 
     leave = _writing(Store.leave, workers.leave)
     order = _writing(Store.order, workers.order)

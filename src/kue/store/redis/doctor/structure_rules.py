@@ -318,26 +318,30 @@ def _bad_notice(entry: Entry) -> Iterator[Violation]:
 def _wrong_due(entry: Entry) -> Iterator[Violation]:
     is_there, text, due = entry.facts
     name, key = text_of(entry.member), entry.shard.keys.of_shard("due")
-    next_at = _next_at(text)
+    schedule = _read_schedule(text)
+    next_at = schedule.next_at if schedule else None
+    removal = ("ZREM", key, entry.member)
     if is_there == b"0":
         problem = f"a schedule {name!r} is to fire, but there is none"
-        yield Violation(problem, "take it out", (("ZREM", key, entry.member),))
+        yield Violation(problem, "take it out", (removal,))
     elif next_at is not None and (not due or float(due) != next_at):
         what = f"is to fire at {text_of(due)}" if due else "is not to fire"
         problem = f"the schedule {name!r} {what}, but its next time is {next_at}"
         right = ("ZADD", key, next_at, entry.member)
         yield Violation(problem, f"have it fire at {next_at}", (right,))
+    elif schedule and next_at is None and due:
+        problem = f"the schedule {name!r} is to fire, but is paused or has ended"
+        yield Violation(problem, "take it out", (removal,))
 
 
 def _bad_schedule(entry: Entry) -> Iterator[Violation]:
-    if entry.facts[0] == b"1" and _next_at(entry.facts[1]) is None:
+    if entry.facts[0] == b"1" and _read_schedule(entry.facts[1]) is None:
         yield Violation(f"the schedule {text_of(entry.member)!r} cannot be read")
 
 
-def _next_at(text: bytes) -> int | None:
-    """Return when a schedule fires next; None if it cannot be read."""
+def _read_schedule(text: bytes) -> Schedule | None:
     try:
-        return _decode_schedule(text).next_at
+        return _decode_schedule(text)
     except (ValueError, RecursionError):
         return None
 

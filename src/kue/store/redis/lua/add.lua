@@ -17,10 +17,11 @@
     3  shard     which one this is
     4  producer  name of the producer
     5  seq       number of the call, which grows with each call of the producer
-    6  name      of a due schedule that this call fires, or empty
+    6  name      of a schedule that this call fires with one draft, or empty
     7  old       that schedule as the caller read it, JSON
-    8  new       the same with its next time
-    9  next_at   that time, Unix ms
+    8  new       the same afterwards, up to the id of the job, which ends its last tick;
+                 empty to delete it
+    9  next_at   when it fires next, Unix ms; empty for never
     then groups of drafts with the same header:
        left, type, options   header before and after the creation time
        form                  "plain": ready now; "full": anything else
@@ -274,8 +275,18 @@ end
 
 -- Move.
 if schedule ~= "" then
-  redis.call("HSET", root .. ":schedules", schedule, new)
-  redis.call("ZADD", root .. ":due", fires_at, schedule)
+  if new == "" then
+    redis.call("HDEL", root .. ":schedules", schedule)
+  else
+    -- 0 if another job holds the unique key.
+    local id = type(answer[1]) == "number" and answer[1] or 0
+    redis.call("HSET", root .. ":schedules", schedule, new .. id .. "]]}")
+  end
+  if fires_at == "" then
+    redis.call("ZREM", root .. ":due", schedule)
+  else
+    redis.call("ZADD", root .. ":due", fires_at, schedule)
+  end
 end
 if next_seq >= first_seq then
   redis.call("SET", root .. ":ids", next_seq)

@@ -9,29 +9,42 @@
     2  shards  how many there are
     3  shard   which one this is
     4  name     of the schedule
-    5  next_at  when it fires next, Unix ms; empty to delete it
-    6  text     the schedule as JSON
+    5  old      its text as the caller read it; empty if there was none, "*" for any
+    6  next_at  when it fires next, Unix ms; empty for never
+    7  text     the schedule as JSON; empty to delete it
+    8  limit    of schedules on the shard
 
-  Returns  1 if there was one of that name, else 0
+  Returns  OK | NONE, if there was none to delete | CHANGED: it is not the old one | FULL
   Events   none
 ]]
 
 --- @include lib/prelude
 --- @include lib/integrity
 
-local name, next_at, text = ARGV[4], ARGV[5], ARGV[6]
+local name, old, next_at, text, limit = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local schedules, due = root .. ":schedules", root .. ":due"
 
 -- Check.
 check_shard()
-local before = redis.call("HEXISTS", root .. ":schedules", name)
+local stored = redis.call("HGET", schedules, name)
+if old == "*" and not stored then
+  return "NONE"
+elseif old ~= "*" and (stored or "") ~= old then
+  return "CHANGED"
+elseif not stored and redis.call("HLEN", schedules) >= tonumber(limit) then
+  return "FULL"
+end
 
 -- Move.
 request_maintenance(SHARD)
-if next_at == "" then
-  redis.call("HDEL", root .. ":schedules", name)
-  redis.call("ZREM", root .. ":due", name)
+if text == "" then
+  redis.call("HDEL", schedules, name)
 else
-  redis.call("HSET", root .. ":schedules", name, text)
-  redis.call("ZADD", root .. ":due", next_at, name)
+  redis.call("HSET", schedules, name, text)
 end
-return before
+if text == "" or next_at == "" then
+  redis.call("ZREM", due, name)
+else
+  redis.call("ZADD", due, next_at, name)
+end
+return "OK"

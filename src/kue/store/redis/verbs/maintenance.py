@@ -1,10 +1,8 @@
-"""Maintenance: the verb `tend` requeues jobs of dead workers, prunes; schedules."""
+"""Maintenance: the verb `tend` requeues jobs of dead workers, prunes …"""
 
 from __future__ import annotations
 
-import logging
 import math
-import secrets
 import time
 from typing import TYPE_CHECKING
 
@@ -12,13 +10,11 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from kue.model import retry_policy
-from kue.model.errors import StoreFull
-from kue.model.schedule import Schedule
 from kue.model.settings import LEASE_MS, Keep
-from kue.store.codec import encode_json
-from kue.store.redis.verbs.add import arguments, link_to_parent, read_added
+from kue.store.redis.verbs.add import link_to_parent
 from kue.store.redis.verbs.pages import get
 from kue.store.redis.verbs.runs import EXPIRED_TAIL, settle
+from kue.store.redis.verbs.schedules import fire_due
 from kue.store.redis.wire.client import pairs
 from kue.store.values import (
     HOURS_KEPT,
@@ -37,10 +33,6 @@ if TYPE_CHECKING:
 
     from kue.model.job import Ending, Job
     from kue.store.redis.sharding import Shards
-
-logger = logging.getLogger(__name__)
-
-_decode = msgspec.json.Decoder(Schedule).decode
 
 
 async def tend(
@@ -96,7 +88,7 @@ async def _tend(
     _, promoted, expired, pruned, released, more, lost, late, due, *damage = reply
     rescued = await _requeue_lost(db, lost, now)
     timed_out = await _end_runs(db, late, "ttl", retry_policy.after_ttl, now)
-    fired = await _fire(db, shard, due, now)
+    fired = await fire_due(db, shard, due, now)
     released += await _relay(db, shard, limit, now)
     if damage:
         # Raised last, so that the other types are still maintained.
@@ -163,48 +155,6 @@ async def _is_elsewhere(db: Shards, shard: int, next_look: float) -> bool:
     return db.last_pass[shard] != db.our_pass[shard]
 
 
-async def _fire(db: Shards, shard: int, names: list[bytes], now: int | None) -> int:
-    """Add the jobs of due schedules, and advance those to their next time."""
-    if not names:
-        return 0
-    keys = db.keys[shard]
-    moment = await db.now() if now is None else now
-    fired = 0
-    for name in names:
-        text = await db.client.read(keys.root, "HGET", keys.of_shard("schedules"), name)
-        if text is not None:
-            fired += await _fire_one(db, shard, name, text, moment, now)
-    return fired
-
-
-async def _fire_one(
-    db: Shards, shard: int, name: bytes, text: bytes, moment: int, now: int | None
-) -> int:
-    schedule = _read_schedule(text)
-    if schedule is None or schedule.next_at > moment:
-        return 0  # damaged, or another process was faster
-    next_at = schedule.following(moment)
-    new = encode_json(msgspec.structs.replace(schedule, next_at=next_at))
-    try:
-        # The script advances the schedule and adds its job atomically, for the
-        # first caller only.  A producer of one call may have a random name.
-        reply = await db.run(
-            shard,
-            "add",
-            secrets.token_hex(8),
-            0,
-            name,
-            text,
-            new,
-            next_at,
-            *arguments([schedule.draft]),
-            now=now,
-        )
-    except StoreFull:
-        return 0  # stays due, and fires when there is memory again
-    return sum(one.new for one in read_added(reply[1])) if reply[0] == b"OK" else 0
-
-
 async def _relay(db: Shards, shard: int, limit: int, now: int | None) -> int:
     """Notify dependants on other shards; return how many were released."""
     if db.count == 1:
@@ -230,37 +180,6 @@ async def _relay(db: Shards, shard: int, limit: int, now: int | None) -> int:
             released += await db.run(db.shard_of(job_id), "unblock", *args, now=now)
         await db.client.read(keys.root, "HDEL", outbox, field)
     return released
-
-
-async def schedule(db: Shards, schedule: Schedule) -> None:
-    home = db.home_of(schedule.draft.type)
-    text = encode_json(schedule)
-    await db.run(home, "schedule", schedule.name, schedule.next_at, text)
-    # It is kept on the shard of its job's type: a change of type moves it.
-    for shard in range(db.count):
-        if shard != home:
-            await db.run(shard, "schedule", schedule.name, "", "")
-
-
-async def unschedule(db: Shards, name: str) -> bool:
-    replies = await db.on_all(lambda shard: db.run(shard, "schedule", name, "", ""))
-    return any(replies)
-
-
-async def schedules(db: Shards) -> list[Schedule]:
-    replies = await db.read_all("HVALS", "schedules")
-    read = [_read_schedule(text) for texts in replies for text in texts]
-    found = [schedule for schedule in read if schedule is not None]
-    return sorted(found, key=lambda schedule: schedule.name)
-
-
-def _read_schedule(text: bytes) -> Schedule | None:
-    """Read a schedule; None if damaged, so that the others still fire."""
-    try:
-        return _decode(text)
-    except (ValueError, RecursionError):
-        logger.exception("a schedule cannot be read: %.200r", text)
-        return None
 
 
 def _rules(keep: Keep | None) -> str:

@@ -11,7 +11,7 @@ from kue.store.sqlite.doctor.finding import Act, Repair, SqliteFinding, Values
 from kue.store.sqlite.error_groups import FINGERPRINT
 from kue.store.sqlite.removal import REMOVED
 from kue.store.sqlite.rows import rows_of, shown
-from kue.store.sqlite.verbs import limits, maintenance
+from kue.store.sqlite.verbs import limits, schedules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,6 +210,20 @@ def _refill(tx: Transaction, values: Values) -> None:
 
 
 def _check_schedules(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
-    for name, schedule in maintenance.read_schedules(db):
+    times = dict(db.execute("SELECT name, next_at FROM schedules").fetchall())
+    for name, schedule in schedules.read_schedules(db):
         if schedule is None:
             yield SqliteFinding("bad-record", f"the schedule {name!r} cannot be read")
+        elif times[name] != schedule.next_at:
+            yield SqliteFinding(
+                "schedule-drift",
+                f"the schedule {name!r} is to fire at {times[name]}, but its next "
+                f"time is {schedule.next_at}",
+                Repair("write its next time", _set_next_time),
+                {"name": name, "next_at": schedule.next_at},
+            )
+
+
+def _set_next_time(tx: Transaction, values: Values) -> None:
+    sql = "UPDATE schedules SET next_at = ? WHERE name = ?"
+    tx.run(sql, values["next_at"], values["name"])

@@ -1,4 +1,4 @@
-"""Maintenance: due jobs, jobs of dead workers, retention; schedules."""
+"""Maintenance: due jobs, jobs of dead workers, retention."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import msgspec
 
 from kue.model import retry_policy
 from kue.model.job import Job, State
-from kue.model.schedule import Schedule
 from kue.store.sqlite import dependencies, promotion, removal, transitions
 from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, state_rows_of
 from kue.store.sqlite.verb_transaction import as_json, read_meta
-from kue.store.sqlite.verbs import add, limits, stats, workers
+from kue.store.sqlite.verbs import limits, stats, workers
 from kue.store.sqlite.verbs.runs import expire
 from kue.store.values import HOURS_KEPT, MINUTES_KEPT, STACKS_MS, MaintenanceResult
 
@@ -98,14 +97,8 @@ DELETE FROM workers WHERE deadline <= ? AND NOT EXISTS
 _FORGET_STACKS = (
     "UPDATE workers SET stacks = NULL, stacks_at = NULL WHERE stacks_at <= ?"
 )
-_SCHEDULE = "REPLACE INTO schedules (name, next_at, schedule) VALUES (?, ?, ?)"
-_DUE_SCHEDULES = """
-SELECT name, schedule FROM schedules WHERE next_at <= ? ORDER BY next_at LIMIT ?
-"""
 #: A time after that of every job: for retention by number alone.
 _FAR_FUTURE = 2**62
-
-_decode_schedule = msgspec.json.Decoder(Schedule).decode
 
 
 def check_due(db: sqlite3.Connection, now: int) -> tuple[bool, int]:
@@ -246,54 +239,3 @@ def _forget_hourly(tx: Transaction, hour: int) -> None:
     tx.run(_FORGET_COUNTS, names)
     if claims < MAX_FORGOTTEN and len(types) < MAX_TYPES:
         tx.write_meta("forgot_at", hour)
-
-
-def schedule(tx: Transaction, schedule: Schedule) -> None:
-    tx.run(_SCHEDULE, schedule.name, schedule.next_at, as_json(schedule))
-
-
-def unschedule(tx: Transaction, name: str) -> bool:
-    return tx.run("DELETE FROM schedules WHERE name = ?", name) > 0
-
-
-def schedules(db: sqlite3.Connection) -> list[Schedule]:
-    """Return all schedules, by name, without those that cannot be read."""
-    found = (schedule for _, schedule in read_schedules(db))
-    return [schedule for schedule in found if schedule is not None]
-
-
-def read_schedules(db: sqlite3.Connection) -> list[tuple[str, Schedule | None]]:
-    """Return all schedules with their names; None for those that cannot be read."""
-    rows = db.execute("SELECT name, schedule FROM schedules ORDER BY name").fetchall()
-    return [(name, _readable(text)) for name, text in rows]
-
-
-def has_due_schedules(db: sqlite3.Connection, now: int) -> bool:
-    """Return whether a schedule is due."""
-    return db.execute(_DUE_SCHEDULES, (now, 1)).fetchone() is not None
-
-
-def fire(tx: Transaction, limit: int) -> tuple[int, bool]:
-    """Add the jobs of due schedules; return how many, and whether there are more."""
-    rows = tx.db.execute(_DUE_SCHEDULES, (tx.now, limit)).fetchall()
-    fired = sum(_fire(tx, name, text) for name, text in rows)
-    return fired, 0 < limit <= len(rows)
-
-
-def _fire(tx: Transaction, name: str, text: str) -> int:
-    due = _readable(text)
-    if due is None:
-        # It cannot be fired; the doctor reports it, and maintenance goes on.
-        tx.run(_SCHEDULE, name, _FAR_FUTURE, text)
-        return 0
-    added = add.store(tx, [due.draft])
-    following = msgspec.structs.replace(due, next_at=due.following(tx.now))
-    tx.run(_SCHEDULE, name, following.next_at, as_json(following))
-    return sum(answer.new for answer in added)
-
-
-def _readable(text: str) -> Schedule | None:
-    try:
-        return _decode_schedule(text)
-    except ValueError:
-        return None

@@ -1,0 +1,100 @@
+"""
+Schedules that a program declares, and writing them to the store when a worker starts.
+
+A program owns the schedules of its modules: those that a module no longer declares are
+removed.  Programs with other modules can share the store, and what was added at run
+time stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kue.model.schedule_options import schedule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from kue.model.job import Draft
+    from kue.model.schedule import Schedule
+    from kue.model.schedule_options import ScheduleOptions
+    from kue.store.contract import Store
+
+logger = logging.getLogger(__name__)
+
+
+class DeclaredSchedule(NamedTuple):
+    """A schedule as it was given, before its times are known."""
+
+    name: str
+    draft: Draft
+    #: The module that declares it; empty when it is added at run time.
+    module: str
+    options: ScheduleOptions
+
+
+def module_of(function: Callable[..., Any]) -> str:
+    """Return the module of a function; that of a script is the name of its file."""
+    name: str = getattr(function, "__module__", None) or ""
+    if name != "__main__":
+        return name
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    return Path(file).stem if file else name
+
+
+async def put_schedule(
+    store: Store, declared: DeclaredSchedule
+) -> tuple[Schedule, str]:
+    """
+    Write a schedule; return it, and whether it was "added", "changed" or "unchanged".
+
+    Raises:
+        ValueError, TypeError, BadPayload: It makes no sense.
+    """
+    name, draft, module, options = declared
+    while True:
+        found = await store.schedules(name)
+        if found and found[0].draft.type != draft.type:
+            # It belongs to another shard then.
+            await store.unschedule(name)
+            found = []
+        known = found[0] if found else None
+        now = await store.now()
+        wanted = schedule_of(
+            name, draft, now=now, stored=known, declared_by=module, **options
+        )
+        if wanted == known:
+            return wanted, "unchanged"
+        if await store.schedule(wanted, expected=known):
+            return wanted, "changed" if known else "added"
+
+
+async def reconcile(
+    store: Store,
+    declared: Mapping[str, DeclaredSchedule],
+    modules: Collection[str],
+) -> dict[str, list[str]]:
+    """
+    Write what is declared, and remove what *modules* declared before and no longer do.
+
+    Returns the names by what was done: "added", "changed" and "removed".
+    """
+    done: dict[str, list[str]] = {"added": [], "changed": [], "removed": []}
+    for one in declared.values():
+        _, word = await put_schedule(store, one)
+        done.setdefault(word, []).append(one.name)
+    for known in await store.schedules():
+        is_obsolete = known.declared_by in modules and known.name not in declared
+        if is_obsolete and await store.unschedule(known.name):
+            done["removed"].append(known.name)
+    done.pop("unchanged", None)
+    for word, names in done.items():
+        if names:
+            logger.info("schedules %s: %s", word, ", ".join(names))
+    return done
