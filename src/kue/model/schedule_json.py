@@ -1,0 +1,89 @@
+"""A schedule as JSON: the view that the REST API and the command line share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kue.model.job import Delivery
+from kue.model.schedule import Missed, Overlap
+from kue.model.view_struct import View
+
+if TYPE_CHECKING:
+    from kue.model.schedule import Schedule
+
+#: Coming times that a view has.
+UPCOMING = 5
+
+
+class TickView(View, frozen=True, kw_only=True):
+    """A time when a schedule was due, or was run by hand; Unix ms, durations ms."""
+
+    at: int
+    fired_at: int
+    #: "unfinished"; how its job ended: "complete", "failed", "cancelled", or "removed"
+    #: if that is not known; or why it has none: "missed", "overlap" or "duplicate".
+    status: str
+    duration: int
+    is_manual: bool
+    #: Null if it added no job.
+    job: int | None
+
+
+class ScheduleView(View, frozen=True, kw_only=True):
+    """A schedule as it is now; times are Unix ms, durations ms."""
+
+    name: str
+    #: When it is due, in words.
+    words: str
+    #: The type of its jobs.
+    type: str
+    #: 0 for a cron expression or a single time.
+    every: int
+    cron: str
+    tz: str
+    starts_at: int | None
+    ends_at: int | None
+    jitter: int
+    missed: Missed
+    overlap: Overlap
+    #: The module that declares it; empty for one that was added at run time.
+    declared_by: str
+    paused: bool
+    #: When it fires next, with jitter; null if it is paused or has ended.
+    next_at: int | None
+    #: The coming times, without jitter, also of a paused one.
+    upcoming: list[int]
+    #: The newest ten, the oldest first.
+    ticks: list[TickView]
+
+
+class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
+    """A schedule as it is now, with the job that it adds."""
+
+    data: Any
+    priority: int
+    max_attempts: int
+    timeout: int
+    unique: str | None
+    group: str | None
+    tags: tuple[str, ...]
+    delivery: Delivery
+
+
+def schedule_view(schedule: Schedule, *, now: int) -> ScheduleView:
+    """Return *schedule* as in lists."""
+    return ScheduleView.of(schedule, schedule.draft, **_times(schedule, now))
+
+
+def schedule_detail(schedule: Schedule, *, now: int) -> ScheduleDetail:
+    """Return everything there is to know about *schedule*."""
+    draft = schedule.draft
+    delivery = "at-most-once" if draft.once else "at-least-once"
+    return ScheduleDetail.of(
+        schedule, draft, draft.spec, delivery=delivery, **_times(schedule, now)
+    )
+
+
+def _times(schedule: Schedule, now: int) -> dict[str, Any]:
+    ticks = [TickView.of(tick, job=tick.job or None) for tick in schedule.ticks]
+    return {"upcoming": list(schedule.upcoming(UPCOMING, since=now)), "ticks": ticks}
