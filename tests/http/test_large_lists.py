@@ -61,8 +61,12 @@ def peak_mb(server: subprocess.Popen[bytes]) -> int:
 
 
 def sockets(server: subprocess.Popen[bytes]) -> int:
-    files = Path(f"/proc/{server.pid}/fd").iterdir()
-    return sum("socket:" in str(one.resolve()) for one in files)
+    count = 0
+    for file in Path(f"/proc/{server.pid}/fd").iterdir():
+        # The server may close it in the meantime.
+        with contextlib.suppress(FileNotFoundError):
+            count += str(file.readlink()).startswith("socket:")
+    return count
 
 
 async def fill(q: Kue) -> None:
