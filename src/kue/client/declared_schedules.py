@@ -90,8 +90,9 @@ async def reconcile(
         _, word = await put_schedule(store, one)
         done.setdefault(word, []).append(one.name)
     for known in await store.schedules():
-        is_obsolete = known.declared_by in modules and known.name not in declared
-        if is_obsolete and await store.unschedule(known.name):
+        is_ours = bool(known.declared_by) and known.declared_by in modules
+        if is_ours and known.name not in declared:
+            await store.unschedule(known.name)
             done["removed"].append(known.name)
     done.pop("unchanged", None)
     for word, names in done.items():

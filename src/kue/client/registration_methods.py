@@ -20,6 +20,7 @@ from kue.aio.callbacks import is_async
 from kue.client.declared_schedules import module_of
 from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
 from kue.client.registry import HandlerRegistry, HandlerSettings
+from kue.client.schedule_registration import ScheduleRegistration
 from kue.client.task import Task
 from kue.client.worker_resource import Check, Resource
 from kue.model.arguments import Arguments
@@ -89,7 +90,7 @@ class ResourceDecorator(Protocol):
     def __call__(self, open_: Callable[[], AsyncIterator[T]], /) -> Resource[T]: ...
 
 
-class Registration:
+class Registration(ScheduleRegistration):
     """The methods of a queue that register handlers, and what is around them."""
 
     _handlers: HandlerRegistry

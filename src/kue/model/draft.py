@@ -98,15 +98,20 @@ _ALIASES = {
 }
 
 
-def check_options(options: Iterable[str]) -> None:
+def check_options(
+    options: Iterable[str],
+    known: frozenset[str] = OPTIONS,
+    *,
+    what: str = "a job",
+) -> None:
     """Raise `TypeError` for an unknown option; the message suggests the nearest."""
     for name in options:
-        if name not in OPTIONS:
-            near = _ALIASES.get(name) or "".join(get_close_matches(name, OPTIONS, 1))
-            hint = f"did you mean {near}? " if near else ""
+        if name not in known:
+            near = _ALIASES.get(name) or "".join(get_close_matches(name, known, 1))
+            hint = f"did you mean {near}? " if near in known else ""
             raise TypeError(
-                f"{name} is not an option of a job; {hint}"
-                f"the options are {', '.join(sorted(OPTIONS))}"
+                f"{name} is not an option of {what}; {hint}"
+                f"the options are {', '.join(sorted(known))}"
             )
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kue.model.cron import check_cron, zone_of
+from kue.model.draft import check_options
 from kue.model.duration import Duration, epoch_ms, milliseconds
 from kue.model.job import MAX_TAGS
 from kue.model.names import check_name, check_path_name
@@ -48,6 +49,11 @@ class ScheduleOptions(DeclaredOptions, total=False):
     at: datetime | None
 
 
+_OPTIONS = frozenset(
+    {*DeclaredOptions.__annotations__, *ScheduleOptions.__annotations__}
+)
+
+
 def schedule_of(
     name: str,
     draft: Draft,
@@ -67,6 +73,7 @@ def schedule_of(
         ValueError, TypeError: An option makes no sense; the message names it.
         BadPayload: The data of its jobs is too large.
     """
+    check_options(options, _OPTIONS, what="a schedule")
     check_path_name(name, what="schedule name")
     check_name(tag_of(name), what="tag of the schedule")
     _check_draft(draft)
