@@ -18,12 +18,12 @@ import msgspec
 from kue.supervisor.protocol import (
     MAX_LINE,
     Bye,
+    ChildStatus,
     FromChild,
     Hello,
     Leave,
     StartFailed,
     StartOrder,
-    Tick,
     ToChild,
     decode_from_child,
     encode,
@@ -243,7 +243,7 @@ class ChildProcess:
             case StartFailed():
                 self.failure = message
                 self._resolve_up(message)
-            case Tick():
+            case ChildStatus():
                 self.status = message.status
                 self.is_ordered_to_stop |= message.is_dismissed
                 if message.is_leaving:

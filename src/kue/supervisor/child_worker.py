@@ -14,10 +14,10 @@ import msgspec
 from kue.model.errors import StoreFull, StoreUnavailable
 from kue.supervisor.protocol import (
     Bye,
+    ChildStatus,
     FromChild,
     Hello,
     Leave,
-    Tick,
     decode_to_child,
     encode,
 )
@@ -131,7 +131,9 @@ class ChildWorker:
 
     def _send_tick(self) -> None:
         worker = self._worker
-        self._send(Tick(worker.status(), worker.is_stopping, worker.is_ordered_to_stop))
+        self._send(
+            ChildStatus(worker.status(), worker.is_stopping, worker.is_ordered_to_stop)
+        )
 
     def _handle_stop_order(self) -> None:
         self._leave(self._options.grace)

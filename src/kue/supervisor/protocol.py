@@ -32,7 +32,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     folder: str | None
 
 
-class Tick(msgspec.Struct, frozen=True, tag="tick"):
+class ChildStatus(msgspec.Struct, frozen=True, tag="status"):
     """The child's event loop is running."""
 
     status: dict[str, Any]
@@ -71,7 +71,7 @@ class Leave(msgspec.Struct, frozen=True, tag="leave"):
     grace: float | None
 
 
-FromChild = Hello | Tick | StartFailed | Bye
+FromChild = Hello | ChildStatus | StartFailed | Bye
 ToChild = StartOrder | Leave
 
 _from_child: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
