@@ -143,7 +143,10 @@ async def test_slots_that_one_type_leaves_are_used_by_another(q: Kue) -> None:
         assert gauge.now == {"flood": 10}
 
 
-async def test_in_strict_order_the_first_type_comes_first(q: Kue) -> None:
+@pytest.mark.parametrize("concurrency", [4, None])
+async def test_in_strict_order_the_first_type_comes_first(
+    q: Kue, concurrency: int | None
+) -> None:
     order: list[str] = []
 
     async def note(job: ActiveJob) -> None:
@@ -155,7 +158,11 @@ async def test_in_strict_order_the_first_type_comes_first(q: Kue) -> None:
     await q.enqueue_many("high", range(20))
 
     await q.run(
-        types=["high", "low"], concurrency=4, strict=True, burst=True, signals=False
+        types=["high", "low"],
+        concurrency=concurrency,
+        strict=True,
+        burst=True,
+        signals=False,
     )
 
     assert order[:16] == ["high"] * 16

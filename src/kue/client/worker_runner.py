@@ -95,7 +95,8 @@ class RunMethods:
 
         Keyword Args:
             concurrency: How many jobs at once, all types together.
-            strict: With *concurrency*, serve types in the order given; else fairly.
+            strict: Serve types in the order given, not fairly; without *concurrency*
+                they share as many slots as the type with the most has.
             burst: Return when nothing is left to do.
             max_jobs: Return after this many runs.
             name: The worker's name in the store; a pause of it survives a restart.

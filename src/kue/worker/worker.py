@@ -59,7 +59,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = GRACE_SECONDS
     #: Slots that all types share; None when each has its own.
     concurrency: int | None = None
-    #: Types that share slots get them in the order given, not by weight.
+    #: Types get slots in the order given, not by weight; without *concurrency* they
+    #: share as many as the type with the most has.
     strict: bool = False
     #: Stop when there is nothing left to do.
     burst: bool = False
@@ -280,11 +281,18 @@ class Worker:
             # The last to end: until here our jobs must not be reclaimed.
             _cancel(services)
 
+    def _shared_slots(self) -> int | None:
+        """Return how many slots types share; None when each has its own."""
+        if self._options.concurrency is None and self._options.strict:
+            # An order matters only among types that share slots.
+            return max(one.slots for one in self.processors)
+        return self._options.concurrency
+
     def _build_lanes(self, run_services: RunServices) -> tuple[IdleWait, PoisonPills]:
         claimants = [SlotClaimant(one.slots, one.weight) for one in self.processors]
         budget = SlotBudget(
             claimants,
-            total=self._options.concurrency,
+            total=self._shared_slots(),
             runs=self._options.max_jobs,
             strict=self._options.strict,
         )

@@ -150,10 +150,6 @@ def options_of(
 ) -> SupervisorOptions:
     """Return the options given on the command line."""
     split(target)
-    if given["strict"] and given["concurrency"] is None:
-        raise click.UsageError(
-            "--strict needs --concurrency: without it, types do not compete"
-        )
     level = log_level or LEVELS[max(-2, min(verbose - quiet, 1))]
     return SupervisorOptions(
         target=target,
