@@ -156,6 +156,7 @@ class DemoPlan:
 
     async def _feed_without_end(self, q: Kue, jobs: DemoJobs) -> None:
         await jobs.begin()
+        await jobs.schedule()
         calm = 0.0
         while True:
             await q.enqueue_many(jobs.orders(self._random.randint(*WAVE)))

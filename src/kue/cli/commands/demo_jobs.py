@@ -85,6 +85,16 @@ class DemoJobs:
         ready = self._email.options(after=[thumbnail.id], tags=tags, priority="high")
         await ready.enqueue(f"{who}@example.com", f"{title} is ready")
 
+    async def schedule(self) -> None:
+        """Add schedules: one that is due soon, one by night, one that is paused."""
+        digest = self._email.draft("ann@example.com", "What is new")
+        await self._q.schedule("digest", digest, every="20s", overlap="skip")
+        accounts = self._report.draft(SHOPS[0], 12)
+        await self._q.schedule("accounts", accounts, cron="0 3 * * *", tz="Europe/Rome")
+        letter = self._newsletter.draft(SHOPS[1], "Weekly")
+        await self._q.schedule("weekly letter", letter, cron="0 9 * * mon")
+        await self._q.pause_schedule("weekly letter")
+
     async def begin(self) -> None:
         """Add some jobs of every type, including paused newsletters."""
         await self._q.pause(PAUSED, **PAUSE)
