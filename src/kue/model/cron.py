@@ -9,8 +9,9 @@ shows them, so "every hour" is each hour that passes.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -32,6 +33,7 @@ ALIASES = {
 MAX_TEXT = 200
 #: Clocks are set back by no more than this.
 _MAX_SET_BACK = timedelta(hours=3)
+_SECOND, _DAY = timedelta(seconds=1), timedelta(days=1)
 _DAYS = {
     "*": "day",
     "1-5": "weekday",
@@ -63,16 +65,9 @@ def check_cron(text: str, tz: str, *, now: int) -> str:
     """
     zone_of(tz)
     expression = ALIASES.get(text.strip().lower(), " ".join(text.split()))
-    try:
-        if len(expression) > MAX_TEXT:
-            raise CronSimError("Too long")
-        first = tick_after(expression, tz, now)
-    except CronSimError as exc:
-        raise ValueError(
-            f"cron expression {text[:MAX_TEXT]!r} cannot be read ({str(exc).lower()}); "
-            "write minute, hour, day of month, month and day of week, "
-            'such as "0 9 * * mon-fri"'
-        ) from None
+    if len(expression) > MAX_TEXT:
+        raise _unreadable(expression, "too long")
+    first = tick_after(expression, tz, now)
     if first is None:
         raise ValueError(f"cron expression {text!r} is never due: no such day exists")
     return expression
@@ -98,7 +93,10 @@ def zone_of(name: str) -> ZoneInfo:
 
 def tick_after(expression: str, tz: str, moment: int) -> int | None:
     """Return the first time after *moment* when it is due; None if there is none."""
-    since = datetime.fromtimestamp(moment // 1000, zone_of(tz))
+    zone = zone_of(tz)
+    if _is_shown(expression):
+        return _shown_after(expression, zone, moment)
+    since = datetime.fromtimestamp(moment // 1000, zone)
     # While clocks show an hour for the second time, the next one is in the past.
     return next((at for at in _ticks(expression, since) if at > moment), None)
 
@@ -107,13 +105,81 @@ def tick_until(expression: str, tz: str, moment: int) -> int | None:
     """Return the last time up to *moment* when it was due."""
     till = datetime.fromtimestamp(moment // 1000, UTC) + _MAX_SET_BACK
     ticks = _ticks(expression, till.astimezone(zone_of(tz)), reverse=True)
-    return next((at for at in ticks if at <= moment), None)
+    last = next((at for at in ticks if at <= moment), None)
+    # Going back, CronSim skips some of the day when clocks are set by half an hour.
+    while last is not None and (later := tick_after(expression, tz, last)):
+        if later > moment:
+            break
+        last = later
+    return last
 
 
 def _ticks(expression: str, start: datetime, *, reverse: bool = False) -> Iterator[int]:
     utc = start.astimezone(UTC) if str(start.tzinfo) == "UTC" else start
-    for tick in CronSim(expression, utc, reverse=reverse):
+    for tick in _simulated(expression, utc, reverse=reverse):
         yield int(tick.timestamp()) * 1000
+
+
+def _simulated(expression: str, start: datetime, *, reverse: bool = False) -> CronSim:
+    try:
+        return CronSim(expression, start, reverse=reverse)
+    except CronSimError as exc:
+        raise _unreadable(expression, str(exc).lower()) from None
+
+
+def _unreadable(expression: str, reason: str) -> ValueError:
+    return ValueError(
+        f"cron expression {expression[:MAX_TEXT]!r} cannot be read ({reason}); "
+        "write minute, hour, day of month, month and day of week, "
+        'such as "0 9 * * mon-fri"'
+    )
+
+
+def _is_shown(expression: str) -> bool:
+    """Return whether it is due whenever a clock shows it, as CronSim decides it."""
+    fields = expression.split()
+    return len(fields) == 6 or any(field.startswith("*") for field in fields[:2])
+
+
+def _shown_after(expression: str, zone: ZoneInfo, moment: int) -> int | None:
+    """
+    Return the first time after *moment* when a clock shows what is due.
+
+    Until clocks are set they run as those of UTC do, which is all that CronSim is asked
+    for: it steps by hours, and a clock that is set by half an hour is then out of step.
+    """
+    since = datetime.fromtimestamp(moment // 1000, UTC)
+    offset = _offset(since, zone)
+    while local := next(_simulated(expression, since + offset), None):
+        tick = local - offset
+        change = _first_change(zone, since, tick, offset)
+        if change is None:
+            return int(tick.timestamp()) * 1000
+        since, offset = change - _SECOND, _offset(change, zone)
+    return None
+
+
+def _first_change(
+    zone: ZoneInfo, since: datetime, till: datetime, offset: timedelta
+) -> datetime | None:
+    """Return the first second up to *till* when clocks have another *offset*."""
+    while since < till:
+        later = min(since + _DAY, till)
+        if _offset(later, zone) != offset:
+            seconds = range(1, (later - since) // _SECOND + 1)
+            is_changed = partial(_is_changed, zone, since, offset)
+            at = seconds[bisect_left(seconds, True, key=is_changed)]
+            return since + at * _SECOND
+        since = later
+    return None
+
+
+def _is_changed(zone: ZoneInfo, since: datetime, offset: timedelta, after: int) -> bool:
+    return _offset(since + after * _SECOND, zone) != offset
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta()
 
 
 def words_of(expression: str, tz: str) -> str:
@@ -132,5 +198,5 @@ def _simple_words(expression: str) -> str | None:
 
 
 def _explained(expression: str) -> str:
-    text = CronSim(expression, datetime.now(UTC)).explain()
+    text = _simulated(expression, datetime.now(UTC)).explain()
     return text[0].lower() + text[1:]
