@@ -32,7 +32,8 @@ Overlap: TypeAlias = Literal["allow", "skip", "queue-one"]
 
 #: A tick counts as missed when a later one is due, too, or after this long.
 MISSED_MS = 60_000
-#: Ticks kept with a schedule; older ones fall off.
+#: Ticks kept with a schedule; older ones fall off, but not those of unfinished jobs
+#: that hold others back.
 MAX_TICKS = 10
 MAX_SCHEDULES = 10_000
 #: Firings of one schedule in one pass of maintenance, while it catches up.
@@ -123,11 +124,19 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def words(self) -> str:
         """When it is due, in words: "every weekday at 9:00, Berlin"."""
         if self.cron:
-            return crons.words_of(self.cron, self.tz)
+            return self._cron_words
         if self.every:
             return f"every {interval_words(self.every)}"
         moment = datetime.fromtimestamp((self.starts_at or 0) // 1000, UTC)
         return f"once, on {moment:%Y-%m-%d} at {moment:%H:%M:%S} UTC"
+
+    @property
+    def _cron_words(self) -> str:
+        try:
+            return crons.words_of(self.cron, self.tz)
+        except ValueError:
+            # A newer version may have written it: shown as it is, among the others.
+            return f"{self.cron}, {self.tz}"
 
     @property
     def is_one_off(self) -> bool:
@@ -228,7 +237,13 @@ def with_job(schedule: Schedule, job_id: int) -> Schedule:
 
 
 def _with_tick(schedule: Schedule, tick: Tick) -> Schedule:
-    return replace(schedule, ticks=(*schedule.ticks, tick)[-MAX_TICKS:])
+    """Return it with one more tick; of too many, the oldest falls off."""
+    ticks = [*schedule.ticks, tick]
+    if len(ticks) > MAX_TICKS:
+        # Where unfinished jobs hold others back, they must stay known.
+        may_go = [schedule.overlap == "allow" or not one.is_open for one in ticks[:-1]]
+        del ticks[may_go.index(True) if True in may_go else 0]
+    return replace(schedule, ticks=tuple(ticks))
 
 
 def _is_held_back(schedule: Schedule, jobs: Mapping[int, Job | None]) -> bool:

@@ -86,4 +86,9 @@ def schedule_detail(schedule: Schedule, *, now: int) -> ScheduleDetail:
 
 def _times(schedule: Schedule, now: int) -> dict[str, Any]:
     ticks = [TickView.of(tick, job=tick.job or None) for tick in schedule.ticks]
-    return {"upcoming": list(schedule.upcoming(UPCOMING, since=now)), "ticks": ticks}
+    try:
+        upcoming = list(schedule.upcoming(UPCOMING, since=now))
+    except ValueError:
+        # Its time zone is not known here; it is shown with the others all the same.
+        upcoming = []
+    return {"upcoming": upcoming, "ticks": ticks}

@@ -90,15 +90,16 @@ def schedule_of(
 
 def _placed(wanted: Schedule, now: int, stored: Schedule | None) -> Schedule:
     """Return a schedule with its next tick, and what it keeps of the *stored* one."""
-    if wanted.is_one_off and (stored is None or wanted.starts_at != stored.starts_at):
-        # Also one in the past is due: it fires at once.
-        wanted = replace(wanted, due_at=wanted.starts_at)
-    elif stored is None or any(
-        getattr(wanted, name) != getattr(stored, name) for name in _TIMING
+    if stored is not None and all(
+        getattr(wanted, name) == getattr(stored, name) for name in _TIMING
     ):
-        wanted = replace(wanted, due_at=wanted.tick_after(now))
+        due_at = stored.due_at
+    elif wanted.is_one_off:
+        # Also one in the past is due: it fires at once.
+        due_at = wanted.starts_at
     else:
-        wanted = replace(wanted, due_at=stored.due_at)
+        due_at = wanted.tick_after(now)
+    wanted = replace(wanted, due_at=due_at)
     if stored is not None:
         wanted = replace(wanted, paused=stored.paused, ticks=stored.ticks)
     return wanted
