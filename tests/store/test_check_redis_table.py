@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kue.model.draft import draft
 from kue.model.job import Retried, Stalled, State
@@ -119,11 +120,17 @@ async def scheduled(store: Store, name: str = "nightly") -> Made:
     return {"id": 1, "name": name}
 
 
+async def paused(store: Store) -> Made:
+    hourly = every("nightly", "1h", draft("email"), first_at=T0)
+    await store.schedule(replace(hourly, paused=True))
+    return {"id": 1, "name": "nightly"}
+
+
 JOBS: dict[str, Callable[..., Awaitable[Made]]] = {
     function.__name__: function
     for function in (
         *(running, fresh, gone, cancelling, retried, stalled, restarted, held),
-        *(progressing, dependent, lasting, third, scheduled),
+        *(progressing, dependent, lasting, third, scheduled, paused),
     )
 }
 #: What rows may name as well.
@@ -502,6 +509,9 @@ scheduled | ZADD {due} 1.5 nightly | ZSCORE {due} nightly = {T0}; fires
     -> have it fire at {T0}
 scheduled | ZADD {due} {T0} gone | is scheduled
     schedule-drift: a schedule 'gone' is to fire, but there is none -> take it out
+paused | ZADD {due} {T0} nightly | ZCARD {due} = 0; is scheduled
+    schedule-drift: the schedule 'nightly' is to fire, but is paused or has ended
+    -> take it out
 scheduled | HSET {schedules} nightly garbage |
     bad-record: the schedule 'nightly' cannot be read
 """

@@ -97,6 +97,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "schedule": lambda store: store.schedule(SCHEDULE),
     "unschedule": lambda store: store.unschedule("s"),
     "schedules": lambda store: store.schedules(),
+    "fire": lambda store: store.fire("s"),
     "get": lambda store: store.get([1]),
     "page": lambda store: store.page(PageRequest()),
     "count": lambda store: store.count(),

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kue.model.draft import draft
 from kue.model.job import Completed, Error, Failed, State
@@ -60,6 +61,7 @@ async def fill(store: SqliteStore) -> None:
     assert await claim_ids(store, "grouped") == [7]
     await add_one(store, "child", after=[2])
     await store.log(1, [LogLine("hello")], now=T0)
+    await store.schedule(every("s", "1m", draft("email"), first_at=T0 + 1))
     assert (await store.check()).findings == ()
 
 
@@ -101,6 +103,8 @@ MENDED = {
         ("error-drift", None)
     ],
     "DELETE FROM types WHERE name = 'keyed'": [("unknown-type", 1)],
+    "UPDATE schedules SET next_at = 5": [("schedule-drift", None)],
+    "UPDATE schedules SET next_at = NULL": [("schedule-drift", None)],
 }
 
 #: What a person must decide.
@@ -153,7 +157,6 @@ async def test_what_a_person_must_decide_is_found_and_left_alone(
     store: SqliteStore, path: Path, damage: str
 ) -> None:
     await fill(store)
-    await store.schedule(every("s", "1m", draft("email"), first_at=T0 + 1))
     run(path, damage)
 
     report = await store.check(repair=True)
@@ -234,6 +237,37 @@ async def test_a_run_with_a_damaged_story_still_ends(
     await end(store, job, Completed("fine"))
 
     assert (await get_one(store, job.id)).result == "fine"
+
+
+async def test_a_schedule_that_is_to_fire_at_another_time_gets_its_own(
+    store: SqliteStore, path: Path
+) -> None:
+    await store.schedule(every("s", "1m", draft("email"), first_at=T0))
+    run(path, "UPDATE schedules SET next_at = 5")
+
+    [finding] = (await store.check(repair=True)).findings
+
+    assert (finding.code, finding.repaired) == ("schedule-drift", True)
+    assert finding.message == (
+        f"the schedule 's' is to fire at 5, but its next time is {T0}"
+    )
+    assert (await store.tend(now=T0 - 1)).fired == 0
+    assert (await store.tend(now=T0)).fired == 1
+
+
+async def test_a_paused_schedule_that_is_to_fire_is_found(
+    store: SqliteStore, path: Path
+) -> None:
+    schedule = every("s", "1m", draft("email"), first_at=T0)
+    await store.schedule(replace(schedule, paused=True))
+    assert (await store.check()).findings == ()
+    run(path, f"UPDATE schedules SET next_at = {T0}")
+
+    [finding] = (await store.check(repair=True)).findings
+
+    assert (finding.code, finding.repaired) == ("schedule-drift", True)
+    assert (await store.check()).findings == ()
+    assert (await store.tend(now=T0)).fired == 0
 
 
 async def test_a_damaged_schedule_does_not_stop_upkeep(

@@ -279,7 +279,7 @@ if schedule ~= "" then
     redis.call("HDEL", root .. ":schedules", schedule)
   else
     -- 0 if another job holds the unique key.
-    local id = string.find(answer[1], "!", 1, true) and 0 or answer[1]
+    local id = tonumber(answer[1]) or 0
     redis.call("HSET", root .. ":schedules", schedule, new .. id .. "]]}")
   end
   if fires_at == "" then
