@@ -287,6 +287,7 @@ WRITES: dict[str, Verb] = {
     **{f"clear {s}": _clear(s) for s in State if s is not State.ACTIVE},
     "schedule": _schedule,
     "unschedule": lambda store, scene: store.unschedule("nightly"),
+    "fire": lambda store, scene: store.fire("nightly", now=LATER),
 }
 #: Verbs that only look.
 READS: dict[str, Verb] = {

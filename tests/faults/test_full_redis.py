@@ -16,11 +16,12 @@ from kue.store.values import MAX_BATCH, Outcome, RenewRequest, Result
 from tests.faults.load import fill_up
 from tests.faults.scene import VERBS, build
 from tests.support.jobs import SECOND, T0, add, add_many, claim, count_of
+from tests.support.schedules import every
 from tests.support.servers import RedisServer
 from tests.support.upkeep import KEEP_ALL
 
 #: What is shed; all else must go on.
-ADDS = {"add", "add plain"}
+ADDS = {"add", "add plain", "fire"}
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,23 @@ async def test_everything_but_adding_goes_on_in_a_full_redis(
     server.send("SCRIPT", "FLUSH")
 
     await VERBS[verb](store, scene)
+
+
+async def test_schedules_add_no_jobs_in_a_full_redis_and_stay_due(
+    server: RedisServer, store: Store
+) -> None:
+    schedule = every("nightly", "1h", draft("report"), first_at=T0)
+    await store.schedule(schedule)
+    make_full(server)
+
+    assert (await store.tend(now=T0)).fired == 0
+    with pytest.raises(StoreFull, match="maxmemory"):
+        await store.fire("nightly", now=T0)
+    assert await store.schedules() == [schedule]
+
+    server.send("CONFIG", "SET", "maxmemory", 0)
+    assert (await store.tend(now=T0 + SECOND)).fired == 1
+    assert await count_of(store, "report") == {State.WAITING: 1}
 
 
 async def test_leases_are_kept_in_a_full_redis(

@@ -141,12 +141,7 @@ def _compare_settings(model: Model, seen: Seen) -> None:
     same(said, [pause for pause in pauses if pause.until is None])
     same(seen.limits, model.limits)
     schedules = sorted(model.schedules.values(), key=lambda schedule: schedule.name)
-    same(_plain(seen.schedules), _plain(schedules))
-
-
-def _plain(schedules: list[Schedule]) -> list[Schedule]:
-    """Encoded data and decoded data are the same data."""
-    return msgspec.json.decode(msgspec.json.encode(schedules), type=list[Schedule])
+    same([*map(model.as_seen, seen.schedules)], [*map(model.as_seen, schedules)])
 
 
 def walk(

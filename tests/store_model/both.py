@@ -184,8 +184,9 @@ class Both:
         """Tend until nothing is left to do; a small *limit* takes more passes."""
         for worker in self.model.unsure(self.now):
             self.renew(worker, [])
-        if self.model.is_overdue_twice(self.now):
-            # Its lease comes first, unless the limit is reached before its turn.
+        model = self.model
+        if model.is_overdue_twice(self.now) or model.depends_on_upkeep(self.now):
+            # Leases come first and schedules last, unless the limit is reached before.
             limit = MAX_BATCH
         said = self.ask(
             _all_of(
@@ -287,12 +288,21 @@ class Both:
         # Those that wait have higher ids than those that they wait for.
         self.model.remove(RemoveRequest(sorted(removed, reverse=True)), self.now)
 
-    def schedule(self, schedule: Schedule) -> None:
-        self.ask(self.store.schedule(schedule))
-        self.model.schedule(schedule)
+    def read_schedule(self, name: str) -> Schedule | None:
+        """Return a schedule as a caller reads it who is about to change it."""
+        found = self.ask(self.store.schedules(name))
+        return found[0] if found else None
+
+    def schedule(self, schedule: Schedule, *, expected: Schedule | None = None) -> None:
+        said = self.ask(self.store.schedule(schedule, expected=expected))
+        same(said, self.model.schedule(schedule, expected))
 
     def unschedule(self, name: str) -> None:
         same(self.ask(self.store.unschedule(name)), self.model.unschedule(name))
+
+    def fire(self, name: str) -> None:
+        said = self.ask(self.store.fire(name, now=self.now))
+        same(said, self.model.fire(name, self.now))
 
     # -- waiting ---------------------------------------------------------------
 

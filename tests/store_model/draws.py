@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from kue.model import backoff
@@ -21,14 +22,19 @@ from kue.model.job import (
     Stalled,
     State,
 )
+from kue.model.schedule import Schedule
+from kue.model.schedule_options import MIN_EVERY_MS, schedule_of
 from kue.model.settings import Keep
 from kue.store.values import Filter, Limits
+from tests.support.schedules import moment
 
 #: The second has everything that structures keys and headers.
 TYPES = ("mail", 'a:{b}%41"\\ é')
 WORKERS = ("w1", 'w:2"{}')
 GROUPS = ("red", "blue:{x}")
 KEYS = ("one", "two:{%}")
+SCHEDULES = ("s1", "s:2")
+INTERVALS = (MIN_EVERY_MS, 1000, 3000, 61_000)
 OOPS = Error("Oops", 'it "broke"\n\\n', "line 1\nline 2")
 
 types = st.sampled_from(TYPES)
@@ -113,6 +119,35 @@ def drafts(draw: st.DrawFn, parents: list[int], keys: tuple[str, ...] = KEYS) ->
             st.sampled_from(["at-least-once", "at-least-once", "at-most-once"])
         ),
     )
+
+
+@st.composite
+def schedules(
+    draw: st.DrawFn, name: str, now: int, stored: Schedule | None
+) -> Schedule:
+    """Draw a schedule, which may take the place of the *stored* one."""
+    # Who holds a key when a schedule fires depends on what else upkeep does, and in
+    # which order; a walk of its own looks at that.
+    drawn = draw(drafts([], keys=()))
+    if stored is not None:
+        drawn = msgspec.structs.replace(drawn, type=stored.draft.type)
+    missed = draw(st.sampled_from(["once", "skip", "all"]))
+    # One that makes up for all it missed in a walk must not add hundreds of jobs.
+    interval = 61_000 if missed == "all" else draw(st.sampled_from(INTERVALS))
+    start = moment(now + draw(st.sampled_from([-5000, 0, 1000])))
+    timing: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {"every": interval / 1000, "start": start},
+                {"every": interval / 1000, "end": moment(now + 9000)},
+                {"cron": "* * * * *", "jitter": "3s"},
+                {"at": start, "jitter": "1s"},
+            ]
+        )
+    )
+    overlap = draw(st.sampled_from(["allow", "skip", "queue-one"]))
+    options = {"stored": stored, "missed": missed, "overlap": overlap, **timing}
+    return schedule_of(name, drawn, now=now, **options)
 
 
 filters = st.builds(

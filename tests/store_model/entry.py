@@ -8,6 +8,7 @@ import msgspec
 
 from kue.model.job import MAX_HISTORY, Attempt, Draft, Job, State
 from kue.model.payload import JSON
+from kue.store.codec import encode_json
 from kue.store.values import LogLine, Result
 
 
@@ -54,7 +55,8 @@ class Entry:
             created_at=now,
             state=State.WAITING,
             priority=draft.priority,
-            data=msgspec.json.decode(spec.data),
+            # Encoded in a draft, decoded in that of a schedule.
+            data=msgspec.json.decode(encode_json(spec.data)),
             tags=spec.tags,
             max_attempts=spec.max_attempts,
         )

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from kue.model.job import Completed, Ending, Failed, State
-from kue.model.schedule import Schedule
 from kue.model.settings import Keep
 from kue.store.values import MAX_BATCH, Limits, MoveRequest, Outcome, RemoveRequest
 from tests.store_model import draws
@@ -20,6 +19,7 @@ from tests.store_model.both import LEASE
 from tests.store_model.ear import Ear
 from tests.store_model.sameness import same_events
 from tests.store_model.walks import DEEP, STEP, W1, W2, Walks, deep
+from tests.support.schedules import every
 
 
 class GuidedMachine(Walks):
@@ -122,20 +122,46 @@ class GuidedMachine(Walks):
 
     # -- schedules, retention, listening ---------------------------------------
 
-    @rule(missed=st.sampled_from([0, 1, 2500]), keyed=st.booleans())
-    def a_schedule_is_missed(self, missed: int, keyed: bool) -> None:
+    @rule(
+        late=st.sampled_from([0, 1, 2500, 130_000]),
+        keyed=st.booleans(),
+        missed=st.sampled_from(["once", "skip", "all"]),
+    )
+    def a_schedule_is_missed(self, late: int, keyed: bool, missed: str) -> None:
         """With a key it adds nothing while its last job is unfinished."""
         drawn = deep(unique=self.new_key() if keyed else None)
-        next_at = self.both.now + 10
+        interval, first = "61s" if late > 2500 else "1s", self.both.now + 10
         self.both.schedule(
-            Schedule(name="deep", draft=drawn, every=1000, next_at=next_at)
+            every("deep", interval, drawn, first_at=first, missed=missed)
         )
         self.both.tend()
-        self.both.now += 10 + missed
+        self.both.now += 10 + late
         self.both.tend()
         self.look()
         self.both.now += 1000
         self.both.tend()
+        self.both.unschedule("deep")
+
+    @rule(
+        overlap=st.sampled_from(["allow", "skip", "queue-one"]),
+        ending=draws.endings,
+        by_hand=st.booleans(),
+    )
+    def a_schedule_meets_its_last_job(
+        self, overlap: str, ending: Ending, by_hand: bool
+    ) -> None:
+        self.prepare()
+        self.both.schedule(
+            every("deep", "1s", deep(), first_at=self.both.now, overlap=overlap)
+        )
+        self.pass_time(STEP)
+        runs = self.say_claim([DEEP], MAX_BATCH, W1)
+        if by_hand:
+            self.both.fire("deep")
+        self.pass_time(1000)
+        self.look()
+        self.both.settle([Outcome(run, ending) for run in runs])
+        self.pass_time(1000)
         self.both.unschedule("deep")
 
     @rule(

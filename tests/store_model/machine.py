@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 )
 
 from kue.model.job import Draft, Ending, Job, State
+from kue.model.schedule import Schedule
 from kue.model.settings import Keep
 from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, UNSEEN, Claim, ExpectedState, Outcome
@@ -46,6 +47,7 @@ class Machine(RuleBasedStateMachine):
         self.last_add: tuple[list[Draft], str, int] | None = None
         self.last_claim: tuple[Sequence[str], int, str, Claim] | None = None
         self.last_settle: list[Outcome] = []
+        self.glimpsed: dict[str, list[Schedule]] = {n: [] for n in draws.SCHEDULES}
 
     def teardown(self) -> None:
         if hasattr(self, "both"):

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-import msgspec
-
 from kue.model import retry_policy
 from kue.model.job import Job, State
 from kue.model.settings import Keep
@@ -24,13 +22,13 @@ from kue.store.values import (
     sort_key,
 )
 from tests.store_model.entry import Entry
-from tests.store_model.operating import Operating
+from tests.store_model.scheduling import Scheduling
 
 #: A step back that is no more than this is a clock being set right.
 CLOCK_SLACK_MS = 2_000
 
 
-class Model(Operating):
+class Model(Scheduling):
     """Upkeep and reading, on top of everything else."""
 
     def __init__(self) -> None:
@@ -52,7 +50,7 @@ class Model(Operating):
             timed_out=self._time_out(now),
             expired=self._expire(now),
             pruned=self._prune(keep, now, gone),
-            fired=self._fire(now),
+            fired=self.fire_due(now),
         )
         self.forget_keys(now)
         return tended
@@ -159,18 +157,6 @@ class Model(Operating):
             rank += own is None
             if is_old or is_too_many:
                 yield entry
-
-    def _fire(self, now: int) -> int:
-        fired = 0
-        due = [s for s in self.schedules.values() if s.next_at <= now]
-        for schedule in sorted(due, key=lambda s: (s.next_at, s.name)):
-            fired += self.add_one(schedule.draft, now).new
-            next_at = schedule.next_at
-            while next_at <= now:
-                next_at += schedule.every
-            again = msgspec.structs.replace(schedule, next_at=next_at)
-            self.schedules[schedule.name] = again
-        return fired
 
     # -- reading ---------------------------------------------------------------
 

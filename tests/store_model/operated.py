@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from kue.model.job import State
-from kue.model.schedule import MIN_EVERY_MS, Schedule
+from kue.model.schedule import Schedule
 from kue.store.values import (
     MAX_BATCH,
     MAX_LOG_LINES,
@@ -22,7 +23,7 @@ from kue.store.values import (
 from tests.store_model import agreement, draws
 from tests.store_model.machine import Machine
 
-SCHEDULES = st.sampled_from(["s1", "s:2"])
+SCHEDULES = st.sampled_from(draws.SCHEDULES)
 ANY_TYPE = st.sampled_from([None, *draws.TYPES])
 
 
@@ -118,19 +119,40 @@ class OperatedMachine(Machine):
     def limit(self, type: str, limits: Limits | None) -> None:
         self.both.limit(type, limits)
 
-    @rule(data=st.data(), name=SCHEDULES, every=draws.rarely(1000, 3000, 61_000))
-    def schedule(self, data: st.DataObject, name: str, every: int | None) -> None:
-        if every is None and name in self.both.model.schedules:
-            self.both.unschedule(name)
+    @rule(data=st.data(), name=SCHEDULES, is_late=draws.rarely(True))
+    def schedule(self, data: st.DataObject, name: str, is_late: bool | None) -> None:
+        """Write a schedule as one who has read it, perhaps before others changed it."""
+        now, known = self.both.now, self.both.read_schedule(name)
+        seen = data.draw(self.glimpses(name)) if is_late else known
+        wanted = data.draw(draws.schedules(name, now, seen))
+        self.both.schedule(wanted, expected=seen)
+        self.remember(name)
+
+    @rule(name=SCHEDULES)
+    def unschedule(self, name: str) -> None:
+        self.both.unschedule(name)
+
+    @rule(name=SCHEDULES)
+    def fire(self, name: str) -> None:
+        self.both.fire(name)
+        self.remember(name)
+
+    @rule(name=SCHEDULES)
+    def pause_schedule(self, name: str) -> None:
+        known = self.both.read_schedule(name)
+        if known is None:
             return
-        # Who holds a key when a schedule fires depends on what else upkeep does, and in
-        # which order; a walk of its own looks at that.
-        drawn = data.draw(draws.drafts([], keys=()))
-        next_at = self.both.now + data.draw(st.sampled_from([-5000, 0, 1000]))
-        every = every or MIN_EVERY_MS
-        self.both.schedule(
-            Schedule(name=name, draft=drawn, every=every, next_at=next_at)
-        )
+        paused = msgspec.structs.replace(known, paused=True)
+        changed = known.resumed(self.both.now) if known.paused else paused
+        self.both.schedule(changed, expected=known)
+
+    def glimpses(self, name: str) -> st.SearchStrategy[Schedule | None]:
+        """Draw what a caller may have read of a schedule, at some time."""
+        return st.sampled_from([None, *self.glimpsed[name][-4:]])
+
+    def remember(self, name: str) -> None:
+        known = self.both.read_schedule(name)
+        self.glimpsed[name] += [] if known is None else [known]
 
     # -- reading ---------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The model of operating: update, move, cancel, remove, clear, schedules."""
+"""The model of operating: update, move, cancel, remove, clear."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import msgspec
 
 from kue.model.events import Kind
 from kue.model.job import MOVES_BY_HAND, Attempt, State
-from kue.model.schedule import Schedule
 from kue.store.values import (
     NOTHING_SEEN,
     UNSEEN,
@@ -25,10 +24,6 @@ from tests.store_model.running import Running
 
 class Operating(Running):
     """What people and programs do to jobs from outside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.schedules: dict[str, Schedule] = {}
 
     # -- editing ---------------------------------------------------------------
 
@@ -156,11 +151,3 @@ class Operating(Running):
         if was_active:
             self.free_slot(entry)
         return Reply(Result.DONE)
-
-    # -- schedules -------------------------------------------------------------
-
-    def schedule(self, schedule: Schedule) -> None:
-        self.schedules[schedule.name] = schedule
-
-    def unschedule(self, name: str) -> bool:
-        return self.schedules.pop(name, None) is not None
