@@ -19,6 +19,7 @@ from kue.store.contract import Store
 from kue.store.redis.keys import Keys, root_of
 from kue.store.redis.verbs import add
 from kue.store.redis.wire import client as wire_client
+from tests.faults.forgetful import Forgetful, ForgetfulFile, ForgetfulRedis
 from tests.faults.sentinels import Replicated
 from tests.faults.supervised import Shift
 from tests.support.proxy import Proxy
@@ -129,6 +130,15 @@ def new_server(tmp_path: Path) -> Iterator[NewServer]:
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture(params=["redis", "sqlite"])
+def forgetful(
+    request: pytest.FixtureRequest, tmp_path: Path, new_server: NewServer
+) -> Forgetful:
+    if request.param == "redis":
+        return ForgetfulRedis(new_server())
+    return ForgetfulFile(tmp_path)
 
 
 @pytest.fixture

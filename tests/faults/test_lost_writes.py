@@ -9,11 +9,8 @@ and the job that has the id now is left alone.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import closing
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -23,63 +20,9 @@ from kue.model.job import Job
 from kue.model.retry_policy import LOST_ENDING
 from kue.worker import lost_endings
 from tests.faults.conftest import NewServer
+from tests.faults.forgetful import Forgetful, ForgetfulRedis
 from tests.support.leases import PATIENT_LEASE_SECONDS
 from tests.support.patience import PATIENCE_SECONDS, until
-from tests.support.servers import RedisServer
-
-
-class Forgetful(Protocol):
-    """A store that can be put back to an earlier moment."""
-
-    url: str
-
-    def remember(self) -> None: ...
-    def lose_writes(self) -> None: ...
-
-
-class ForgetfulRedis:
-    """A Redis that has a snapshot, and dies."""
-
-    def __init__(self, server: RedisServer) -> None:
-        self._server = server
-        self.url = server.url
-
-    def remember(self) -> None:
-        with closing(self._server.client()) as client:
-            client.save()
-
-    def lose_writes(self) -> None:
-        self._server.restart()
-
-
-class ForgetfulFile:
-    """A file that is restored from an older copy."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file, self._copy = folder / "kue.db", folder / "copy.db"
-        self.url = f"sqlite:///{self._file}"
-
-    def remember(self) -> None:
-        self._overwrite(self._file, self._copy)
-
-    def lose_writes(self) -> None:
-        self._overwrite(self._copy, self._file)
-
-    def _overwrite(self, source: Path, target: Path) -> None:
-        with (
-            closing(sqlite3.connect(source)) as good,
-            closing(sqlite3.connect(target)) as bad,
-        ):
-            good.backup(bad)
-
-
-@pytest.fixture(params=["redis", "sqlite"])
-def forgetful(
-    request: pytest.FixtureRequest, tmp_path: Path, new_server: NewServer
-) -> Forgetful:
-    if request.param == "redis":
-        return ForgetfulRedis(new_server())
-    return ForgetfulFile(tmp_path)
 
 
 @pytest.fixture
