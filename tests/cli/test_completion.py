@@ -63,6 +63,14 @@ def test_types_are_completed(kue: CommandLine) -> None:
     assert completed("workers", "pause", "") == []
 
 
+def test_names_of_schedules_are_completed(kue: CommandLine) -> None:
+    kue("schedule", "add", "nightly", "report", "--every", "1d")
+    kue("schedule", "add", "sweep", "clean", "--every", "10m")
+
+    assert offered("schedule", "pause", "n") == ["nightly"]
+    assert offered("schedule", "show", "s") == ["sweep"]
+
+
 def test_verbs_states_and_priorities_are_completed() -> None:
     assert "retry" in completed("job", "re")
     assert completed("job", "list", "--state", "comp") == ["complete"]

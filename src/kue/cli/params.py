@@ -1,4 +1,4 @@
-"""Parameter types: durations, times, priorities, states, types and ids of jobs."""
+"""Parameter types: durations, times, priorities, states, names and ids of jobs."""
 
 from __future__ import annotations
 
@@ -133,6 +133,18 @@ TYPE = Parsed(
     "type",
     partial(check_path_name, what="type"),
     lambda context: names_from_store(context, lambda store: store.types()),
+)
+
+
+async def _schedule_names(store: Store) -> list[str]:
+    return [schedule.name for schedule in await store.schedules()]
+
+
+#: The name of a schedule; completed as that of a type is.
+SCHEDULE = Parsed(
+    "name",
+    partial(check_path_name, what="schedule name"),
+    lambda context: names_from_store(context, _schedule_names),
 )
 
 

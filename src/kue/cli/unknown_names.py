@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from kue.cli.output.console import print_message
-from kue.model.errors import KueError, StoreError
+from kue.model.errors import KueError, ScheduleNotFound, StoreError
 from kue.worker.unhandled_types import did_you_mean, ever_handled, unhandled
 from kue.worker.unhandled_types import near as nearest
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kue.client.queue import Kue
     from kue.model.job import State
+    from kue.model.schedule import Schedule
     from kue.store.values import WorkerStatus
 
 
@@ -30,6 +31,17 @@ async def check_type(q: Kue, type: str | None) -> None:
     """Raise `UnknownName`, with similar names, unless *type* is None or had a job."""
     if type is not None and type not in (types := await q.types()):
         raise UnknownName(_no_such_type(type, types))
+
+
+async def find_schedule(q: Kue, name: str) -> Schedule:
+    """Return a schedule; raise `UnknownName`, with similar names, if there is none."""
+    try:
+        return await q.get_schedule(name)
+    except ScheduleNotFound:
+        names = [schedule.name for schedule in await q.schedules()]
+        raise UnknownName(
+            f"no schedule is named {name!r}" + near(name, names, what="schedules")
+        ) from None
 
 
 async def warn_of_new_type(q: Kue, type: str) -> None:

@@ -18,14 +18,14 @@ def completion(context: click.Context, shell: str) -> None:
     """
     Print the completion script for a shell.
 
-    It completes commands, options, states and types.
+    It completes commands, options, states, types and names of schedules and workers.
 
     \b
       bash:  kue completion bash > ~/.local/share/bash-completion/completions/kue
       zsh:   kue completion zsh > "${fpath[1]}/_kue"
       fish:  kue completion fish > ~/.config/fish/completions/kue.fish
 
-    Then open a new shell.  Types are completed when the queue answers within half a
+    Then open a new shell.  Names are completed when the queue answers within half a
     second.
     """
     kind = get_completion_class(shell)

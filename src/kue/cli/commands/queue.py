@@ -20,6 +20,7 @@ from kue.cli.output.listing import (
     progress_bar,
     show_json,
     show_one,
+    took,
 )
 from kue.cli.output.text import iso, jobs, words
 from kue.cli.params import DURATION, STATE, TIME, TYPE, options
@@ -178,7 +179,7 @@ def _mean(stat: Stat) -> int | None:
 
 def _mean_run(stat: Stat) -> Cell | None:
     mean = _mean(stat)
-    return None if mean is None else Cell(words(mean), str(mean))
+    return None if mean is None else took(mean)
 
 
 STATS: tuple[Column[Stat], ...] = (

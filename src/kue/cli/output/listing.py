@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kue.cli.output.console import output, print_message
-from kue.cli.output.text import iso, json_text, since, visible
+from kue.cli.output.text import iso, json_text, since, visible, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,6 +80,11 @@ class Column(NamedTuple, Generic[T]):
 def ago(moment: int) -> Callable[[int], Cell]:
     """Return a time: relative to now on a terminal."""
     return lambda now: Cell(since(moment, now), iso(moment))
+
+
+def took(milliseconds: int) -> Cell:
+    """Return a duration: in words on a terminal."""
+    return Cell(words(milliseconds), str(milliseconds))
 
 
 def count(number: int) -> Cell:
@@ -236,6 +241,23 @@ def _show_lines(lines: Iterable[str]) -> None:
 def show_json(item: JSON) -> None:
     """Write one JSON document on one line."""
     click.echo(json_text(item))
+
+
+def show_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Write named values: in two columns on a terminal, one line each in a pipe."""
+    console = output()
+    if not console.is_terminal:
+        for name, value in facts:
+            show_line(name, value)
+        return
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    last = ""
+    for name, value in facts:
+        grid.add_row("" if name == last else name, Text(visible(value)))
+        last = name
+    console.print(grid)
 
 
 def show_one(item: JSON, *cells: str, as_json: bool) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from kue.model.payload import JSON
 
 #: Control characters, line ends, and characters that reorder or hide text.
@@ -43,10 +45,10 @@ def json_text(value: JSON) -> str:
     return _UNSAFE.sub(lambda found: _json_escape(ord(found[0])), encoded)
 
 
-def iso(moment: int) -> str:
-    """Return Unix ms as local time with its zone."""
+def iso(moment: int, zone: tzinfo | None = None) -> str:
+    """Return Unix ms as local time, or as that of *zone*, with its offset."""
     try:
-        then = (_EPOCH + timedelta(milliseconds=moment)).astimezone()
+        then = (_EPOCH + timedelta(milliseconds=moment)).astimezone(zone)
     except (OverflowError, ValueError):
         return f"{moment} ms"
     return then.isoformat(timespec="seconds")
@@ -78,9 +80,9 @@ def since(moment: int, now: int) -> str:
     return f"{words(now - moment)} ago"
 
 
-def both(moment: int, now: int) -> str:
+def both(moment: int, now: int, zone: tzinfo | None = None) -> str:
     """Return *moment* as a time, and relative to *now*."""
-    return f"{iso(moment)} ({since(moment, now)})"
+    return f"{iso(moment, zone)} ({since(moment, now)})"
 
 
 def jobs(number: int, what: str = "job") -> str:

@@ -12,7 +12,7 @@ from kue.cli.input import read_argument, read_json, read_lines
 from kue.cli.output.console import output, print_message
 from kue.cli.output.listing import progress_bar, show_one
 from kue.cli.output.text import jobs
-from kue.cli.params import DURATION, POSITIVE, PRIORITY, TIME, TYPE
+from kue.cli.params import DURATION, POSITIVE, PRIORITY, TIME, TYPE, options
 from kue.cli.unknown_names import warn_of_unhandled_type
 from kue.store.values import MAX_BATCH
 
@@ -24,24 +24,37 @@ if TYPE_CHECKING:
     from kue.model.job import Draft
     from kue.model.payload import JSON
 
+#: Options of a job that do not say when it runs; `job_options` reads them.
+draft_options = options(
+    click.option(
+        "--priority", type=PRIORITY, help="critical, high, normal, low or -10."
+    ),
+    click.option(
+        "--attempts", type=int, help="The maximum number of attempts; else 1."
+    ),
+    click.option("--backoff", help="Wait between attempts: 30s, 1s,10s,1m, or JSON."),
+    click.option("--timeout", type=DURATION, help="How long one run may take."),
+    click.option(
+        "--ttl", type=DURATION, help="How long a run may go without a sign of life."
+    ),
+    click.option(
+        "--expires", type=DURATION, help="Fail it if not started within this."
+    ),
+    click.option("--unique", help="A unique key: skip if an unfinished job has it."),
+    click.option(
+        "--unique-for", type=DURATION, help="Hold the key at least this long."
+    ),
+    click.option("--group", help="Share the type's per-key limit with this group."),
+    click.option("--tag", "tags", multiple=True, help="A tag; may be repeated."),
+)
+
 
 @adds
 @click.argument("type", type=TYPE)
 @click.argument("data", required=False)
-@click.option("--priority", type=PRIORITY, help="critical, high, normal, low or -10.")
 @click.option("--delay", type=DURATION, help="Wait this long before the run: 10m.")
 @click.option("--at", type=TIME, help="Not before this time: 2026-11-15T09:30:00Z.")
-@click.option("--attempts", type=int, help="The maximum number of attempts; else 1.")
-@click.option("--backoff", help="Wait between attempts: 30s, 1s,10s,1m, or JSON.")
-@click.option("--timeout", type=DURATION, help="How long one run may take.")
-@click.option(
-    "--ttl", type=DURATION, help="How long a run may go without a sign of life."
-)
-@click.option("--expires", type=DURATION, help="Fail it if not started within this.")
-@click.option("--unique", help="A unique key: skip if an unfinished job has it.")
-@click.option("--unique-for", type=DURATION, help="Hold the key at least this long.")
-@click.option("--group", help="Share the type's per-key limit with this group.")
-@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
+@draft_options
 @click.option("--count", type=POSITIVE, default=1, help="Add this many copies.")
 @click.option("--stdin", is_flag=True, help="Add one for each line of JSON on stdin.")
 @json_option(help="Write one JSON object per line: id, type, new.")
@@ -54,7 +67,7 @@ async def add(
     stdin: bool,
     as_json: bool,
     at: datetime | timedelta | None,
-    **options: Any,
+    **given: Any,
 ) -> None:
     """
     Add a job of TYPE and print its id.
@@ -69,16 +82,11 @@ async def add(
       kue job add email --stdin < addresses.jsonl
     """
     batches = _batches(data, count=count, stdin=stdin)
-    options |= _times(at, options.pop("delay"))
-    given = {name: value for name, value in options.items() if value not in (None, ())}
-    drafts = _drafts(q, type, batches, _read_backoff(given))
+    given |= _times(at, given.pop("delay"))
+    drafts = _drafts(q, type, batches, job_options(given))
     if count == 1 and not stdin:
         [handle] = await q.enqueue_many(next(drafts))
-        _show([handle], as_json=as_json)
-        if not handle.is_new:
-            print_message(
-                f"job {handle.id} has this unique key already; nothing was added"
-            )
+        show_added(handle, as_json=as_json)
     else:
         await _add_many(q, drafts, None if stdin else count, as_json=as_json)
     await warn_of_unhandled_type(q, type)
@@ -105,15 +113,20 @@ def _batches(data: str | None, *, count: int, stdin: bool) -> Iterator[list[JSON
     return ([value] * min(MAX_BATCH, left) for left in range(count, 0, -MAX_BATCH))
 
 
-def _read_backoff(options: dict[str, Any]) -> dict[str, Any]:
+def job_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a job that were given, as `Kue.draft` takes them."""
+    found = {name: value for name, value in given.items() if value not in (None, ())}
+    if "backoff" in found:
+        found["backoff"] = _read_backoff(found["backoff"])
+    return found
+
+
+def _read_backoff(text: str) -> JSON:
     """Read ``1s,10s`` as a list, and text that begins with a brace as JSON."""
-    text = options.get("backoff")
-    if text is None:
-        return options
     if text.startswith("{"):
-        return options | {"backoff": read_json(text, what="backoff")}
+        return read_json(text, what="backoff")
     parts = [DURATION.convert(part.strip(), None, None) for part in text.split(",")]
-    return options | {"backoff": parts if len(parts) > 1 else parts[0]}
+    return parts if len(parts) > 1 else parts[0]
 
 
 def _drafts(
@@ -144,6 +157,13 @@ async def _add_many(
             raise
     held = f"; {existed:,} had their unique key taken" if existed else ""
     print_message(f"added {jobs(added)}{held}")
+
+
+def show_added(handle: JobHandle[Any], *, as_json: bool) -> None:
+    """Write the id of a job that was added, or why none was."""
+    _show([handle], as_json=as_json)
+    if not handle.is_new:
+        print_message(f"job {handle.id} has this unique key already; nothing was added")
 
 
 def _show(handles: Iterable[JobHandle[Any]], *, as_json: bool) -> None:

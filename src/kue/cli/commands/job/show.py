@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from kue.cli.commands.job.change import ids_argument
@@ -19,6 +18,7 @@ from kue.cli.output.listing import (
     Column,
     Listing,
     progress_bar,
+    show_facts,
     show_json,
     show_line,
 )
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from kue.client.handle import JobHandle
     from kue.client.queue import Kue
-    from kue.model.job import Attempt, Job
+    from kue.model.job import Attempt, Job, JobTerms
     from kue.store.values import LogLine
 
 #: How often --follow reads the log: stores publish no event for log lines.
@@ -108,20 +108,15 @@ async def _show(q: Kue, job: Job, *, as_json: bool) -> None:
         show_json(job_detail(job))
         return
     known = _facts(job, now=await q.now(), log_lines=len(await q.logs(job.id)))
+    show_facts(known.items())
     console = output()
     if console.is_terminal:
-        _show_on_terminal(console, job, known)
+        _show_on_terminal(console, job)
     else:
-        _show_in_pipe(job, known)
+        _show_in_pipe(job)
 
 
-def _show_on_terminal(console: Console, job: Job, known: dict[str, str]) -> None:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in known.items():
-        grid.add_row(name, Text(visible(value)))
-    console.print(grid)
+def _show_on_terminal(console: Console, job: Job) -> None:
     if job.history:
         HISTORY.show(job.history)
     if job.error and job.error.stack:
@@ -129,9 +124,7 @@ def _show_on_terminal(console: Console, job: Job, known: dict[str, str]) -> None
         console.print(Padding(Text(lines, style="red"), (0, 0, 1, 2)))
 
 
-def _show_in_pipe(job: Job, known: dict[str, str]) -> None:
-    for name, value in known.items():
-        show_line(name, value)
+def _show_in_pipe(job: Job) -> None:
     for attempt in job.history:
         show_line("history", *HISTORY.plain(attempt))
     if job.error and job.error.stack:
@@ -142,16 +135,15 @@ def _show_in_pipe(job: Job, known: dict[str, str]) -> None:
 def _facts(job: Job, *, now: int, log_lines: int) -> dict[str, str]:
     """Return the properties of *job* by name, without those that are not set."""
     held = "asked to end" if job.cancelling else job.held
-    name = _NAMES.get(job.priority)
     every = {
         "id": str(job.id),
         "type": job.type,
         "state": f"{job.state} ({held})" if held else job.state.value,
-        "priority": f"{name} ({job.priority})" if name else str(job.priority),
+        "priority": priority_text(job.priority),
         "data": json_text(job.data),
         **_outcome(job),
         **_times(job, now),
-        **_options(job),
+        **option_facts(job),
         "log": f"{log_lines:,} lines (kue job log {job.id})" if log_lines else "",
         "address": job.address_id,
     }
@@ -189,7 +181,14 @@ def _times(job: Job, now: int) -> dict[str, str]:
     return shown | {"took": took}
 
 
-def _options(job: Job) -> dict[str, str]:
+def priority_text(priority: int) -> str:
+    """Return a priority with its name, if it has one."""
+    name = _NAMES.get(priority)
+    return f"{name} ({priority})" if name else str(priority)
+
+
+def option_facts(job: JobTerms) -> dict[str, str]:
+    """Return the options of a job, or of one to be added, by name."""
     spec = job.spec
     lengths = {
         "delay": spec.delay,
