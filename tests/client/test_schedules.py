@@ -95,9 +95,7 @@ async def test_options_that_make_no_sense_fail_where_they_are_declared(q: Kue) -
 
 async def test_an_unknown_option_is_refused_with_the_nearest(q: Kue) -> None:
     options: dict[str, Any] = {"mised": "skip"}
-    with pytest.raises(
-        TypeError, match=r"mised is not .*; did you mean missed"
-    ):
+    with pytest.raises(TypeError, match=r"mised is not .*; did you mean missed"):
         await q.schedule("s", q.draft("report"), every="1m", **options)
 
 
