@@ -5,6 +5,13 @@ from typing import TYPE_CHECKING
 from kue.client.builder import JobBuilder
 from kue.client.handle import JobHandle
 from kue.client.queue import Kue
+from kue.client.ready_middleware import (
+    fail_on,
+    not_counted,
+    release_when,
+    skip_when,
+    window,
+)
 from kue.client.selection import Selection
 from kue.client.sync import SyncJobBuilder, SyncJobHandle, SyncKue
 from kue.client.task import Task
@@ -97,7 +104,12 @@ __all__ = [
     "__version__",
     "current_job",
     "exponential",
+    "fail_on",
     "fixed",
     "listed",
     "named",
+    "not_counted",
+    "release_when",
+    "skip_when",
+    "window",
 ]

@@ -19,7 +19,7 @@ from playwright.async_api import BrowserContext, Locator, Page, Route, expect
 from kue import Kue, State
 from kue.http.auth import Role
 from kue.http.auth.access import Anyone
-from kue.model.job import Completed, Error, Job, Retried
+from kue.model.job import Completed, Error, Job, Released, Retried
 from kue.model.job_json import job_detail
 from kue.store.values import LogLine, Outcome, Progress
 from tests.browser.finding import is_live, opened
@@ -216,6 +216,25 @@ async def test_every_attempt_is_told_with_its_stack(
     await expect(library).to_be_hidden()
     await first.get_by_text("1 library frame").click()
     await expect(library).to_be_visible()
+
+
+async def test_releases_are_told_apart_from_failures_with_their_number(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await running(q, attempts="unlimited", max_exceptions=3, retry_until="2h")
+    await q.store.settle([Outcome(job, Released(reason="ProviderDown: 503"))])
+    again = await claim_one(q.store, now=await q.now())
+    await q.store.settle([Outcome(again, Retried(Error("OSError", "no route")))])
+    await page.goto(f"{address}/jobs/{job.id}")
+
+    failed, released = await panel(page, "Attempts").locator(".ending").all()
+    await expect(failed).to_contain_text("failed, will retry")
+    await expect(released).to_contain_text("released, not counted")
+    await expect(released).to_contain_text("ProviderDown: 503")
+    facts = panel(page, "Details")
+    for words in ("1, unlimited", "1, not counted as attempts", "3 errors"):
+        await expect(facts).to_contain_text(words)
+    await expect(facts).to_contain_text("Retried until")
 
 
 async def test_a_failed_job_tells_why_and_leads_to_others_like_it(
@@ -801,7 +820,9 @@ async def run_process(*words: str, **environment: str) -> None:
             {
                 "priority": -10,
                 "delay": "90s",
-                "attempts": 4,
+                "attempts": "unlimited",
+                "max_exceptions": 3,
+                "retry_until": "2h",
                 "backoff": {"type": "exponential", "delay": 2_000, "max": 60_000},
                 "timeout": "5m",
                 "unique": "it's one",
@@ -845,13 +866,15 @@ async def test_what_a_job_is_as_code_adds_another_like_it(
 #: What a job has been told to be; the rest is what became of it.
 TOLD = (
     *("type", "data", "priority", "max_attempts", "delay"),
-    *("backoff", "timeout", "unique", "group", "tags"),
+    *("max_exceptions", "backoff", "timeout", "unique", "group", "tags"),
 )
 
 
 def like(job: Job) -> dict[str, Any]:
     whole = job_detail(job)
-    return {name: getattr(whole, name) for name in TOLD}
+    retried_for = whole.retry_until and whole.retry_until - whole.created_at
+    shown = {name: getattr(whole, name) for name in TOLD}
+    return {**shown, "retried for": retried_for}
 
 
 # -- who may -------------------------------------------------------------------

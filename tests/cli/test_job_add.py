@@ -26,7 +26,8 @@ def test_the_id_of_a_job_that_was_added_is_all_that_is_written(
 
 def test_every_option_arrives(kue: CommandLine) -> None:
     options = "--priority high --delay 10m --attempts 3 --backoff 1s,10s --timeout 30 "
-    options += "--ttl 5s --expires 2h --unique k --unique-for 1h --group g"
+    options += "--ttl 5s --expires 2h --unique k --unique-for 1h --group g "
+    options += "--max-exceptions 2 --retry-until 1h"
 
     kue("job", "add", "email", *options.split(), "--tag", "a", "--tag", "b")
 
@@ -34,8 +35,18 @@ def test_every_option_arrives(kue: CommandLine) -> None:
     assert (job.priority, job.spec.delay, job.max_attempts) == (-10, 600_000, 3)
     assert (job.spec.timeout, job.ttl, job.expires) == (30_000, 5_000, 7_200_000)
     assert (job.unique, job.unique_for, job.group) == ("k", 3_600_000, "g")
+    assert (job.spec.max_exceptions, job.spec.retry_for) == (2, 3_600_000)
     assert job.tags == ("a", "b")
     assert getattr(job.spec.backoff, "delays", None) == (1_000, 10_000)
+
+
+def test_attempts_may_be_unlimited_until_a_moment(kue: CommandLine) -> None:
+    given = ["--attempts", "unlimited", "--retry-until", "2099-01-01T00:00:00Z"]
+
+    kue("job", "add", "email", *given)
+
+    job = kue.arrange(lambda store: get_one(store, 1))
+    assert (job.max_attempts, job.retry_until) == (0, 4_070_908_800_000)
 
 
 @pytest.mark.parametrize("at", ["2099-01-01T00:00:00Z", "2098-12-31T19:00:00-05:00"])
@@ -129,6 +140,9 @@ def test_a_unique_key_that_is_held_answers_with_its_holder(kue: CommandLine) -> 
         (["["], "data is not JSON: Input data was truncated, near '['"),
         (["--priority", "urgent"], "priority 'urgent' is unknown; there are critical"),
         (["--priority", "5000"], "priority must be from -1024 to 1023, not 5000"),
+        (["--attempts", "many"], "'many' is not a number of attempts; write 5, or un"),
+        (["--max-exceptions", "21"], "max_exceptions must be from 1 to 20, not 21"),
+        (["--retry-until", "soon"], "'soon' is not a time; write 2026-11-15T09:30:00Z"),
         (["--attempts", "0"], "attempts must be from 1 to 1,000,000, not 0"),
         (["--delay", "soon"], "delay 'soon' cannot be read; write a number with a uni"),
         (["--delay", "1m", "--at", "2099-01-01T00:00Z"], "give --delay or --at, not "),

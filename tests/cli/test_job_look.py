@@ -10,7 +10,7 @@ import pytest
 from kue import Kue
 from kue.cli.commands.job.show import unseen
 from kue.model.fingerprint import fingerprint
-from kue.model.job import Completed, Error, Failed, Retried, State
+from kue.model.job import Completed, Error, Failed, Released, Retried, State
 from kue.store.contract import Store
 from kue.store.values import MAX_LOG_LINES, LogLine, Progress
 from tests.support.command_line import CommandLine
@@ -54,6 +54,29 @@ def test_everything_there_is_to_know_is_shown(kue: CommandLine) -> None:
     assert (first[1], first[2], first[5]) == ("1", "retry", "w1")
     assert first[6] == "TimeoutError: too late"
     assert (second[1], second[2], second[6]) == ("2", "failed", "OSError: gone")
+
+
+def test_releases_are_shown_apart_from_attempts(kue: CommandLine) -> None:
+    async def release(store: Store) -> int:
+        job = await start_one(
+            store, attempts="unlimited", max_exceptions=3, retry_until="2h"
+        )
+        for _ in range(2):
+            await end(store, job, Released(reason="ProviderDown: 503"))
+            job = await claim_one(store)
+        await end(store, job, Retried(Error("OSError", "gone")))
+        return job.id
+
+    said = kue("job", "show", kue.arrange(release))
+
+    facts = {row[0]: row[1:] for row in said.rows if row[0] != "history"}
+    assert facts["attempts"] == ["1 of unlimited"]
+    assert facts["released"] == ["2 times, not counted as attempts"]
+    assert facts["max errors"] == ["3"]
+    assert "retried until" in facts
+    released = next(row for row in said.rows if row[0] == "history")
+    assert (released[2], released[6]) == ("released", "ProviderDown: 503")
+    assert kue("job", "list").rows[0].count("1/∞") == 1
 
 
 def test_on_a_terminal_a_job_is_shown_with_its_history_and_stack(

@@ -11,7 +11,7 @@ import pytest
 
 from kue import Kue, State
 from kue.model.fingerprint import fingerprint
-from kue.model.job import Completed, Error, Failed, Retried
+from kue.model.job import Completed, Error, Failed, Released, Retried
 from kue.model.job_json import job_detail
 from kue.store.values import LogLine
 from tests.http.conftest import Http
@@ -227,6 +227,8 @@ async def test_a_job_is_added_with_all_its_options(
         "priority": "high",
         "delay": "10m",
         "attempts": 3,
+        "max_exceptions": 2,
+        "retry_until": "2100-01-01T00:00:00Z",
         "backoff": {"type": "exponential", "delay": 500, "max": 9_000, "jitter": 0.5},
         "timeout": 30,
         "ttl": "1m",
@@ -251,6 +253,7 @@ async def test_a_job_is_added_with_all_its_options(
         "priority": -10,
         "max_attempts": 3,
         "attempts": 0,
+        "retry_until": 4_102_444_800_000,
         "state": "blocked",
         "delay": 600_000,
         "timeout": 30_000,
@@ -279,6 +282,19 @@ async def test_a_job_waits_for_its_moment(
 
     job = await get_one(q.store, added["id"])
     assert (job.state, job.promote_at) == (State.DELAYED, 4_102_444_800_000)
+
+
+@pytest.mark.parametrize("length", [7_200, "2h"])
+async def test_a_job_may_be_retried_without_limit_for_a_while(
+    client: httpx.AsyncClient, q: Kue, length: int | str
+) -> None:
+    added = await add(
+        client, {"type": "email", "attempts": "unlimited", "retry_until": length}
+    )
+
+    job = await document_of(q, added["id"])
+    assert job["max_attempts"] == 0
+    assert job["retry_until"] == job["created_at"] + 7_200_000
 
 
 @on_any_store
@@ -368,6 +384,11 @@ async def test_an_idempotency_key_that_is_too_long_is_refused(
         ({"delay": 1, "at": 4_102_444_800_000}, "at"),
         ({"at": "2100-01-01T00:00:00"}, "at"),
         ({"attempts": 0}, "attempts"),
+        ({"attempts": "many"}, "attempts"),
+        ({"max_exceptions": 21}, "max_exceptions"),
+        ({"retry_until": "2100-01-01T00:00:00"}, "retry_until"),
+        ({"retry_until": "a while"}, "retry_until"),
+        ({"retry_until": 0}, "retry_until"),
         ({"backoff": "slowly"}, "backoff"),
         ({"backoff": {"type": "list"}}, "backoff"),
         ({"backoff": {"type": "wild"}}, "backoff.type"),
@@ -483,13 +504,16 @@ async def test_a_job_is_changed_where_something_is_given(
     first = await client.patch(
         f"/jobs/{job_id}", json={"priority": "high", "attempts": 4}
     )
-    second = await client.patch(f"/jobs/{job_id}", json={"data": None, "tags": []})
+    second = await client.patch(
+        f"/jobs/{job_id}", json={"data": None, "tags": [], "attempts": "unlimited"}
+    )
 
     assert first.status_code == 200
     changed = first.json()
     assert (changed["priority"], changed["max_attempts"]) == (-10, 4)
     assert (changed["data"], changed["tags"]) == ({"to": "ann"}, ["a"])
     assert (second.json()["data"], second.json()["tags"]) == (None, [])
+    assert second.json()["max_attempts"] == 0
     assert second.json() == await document_of(q, job_id)
 
 
@@ -592,6 +616,29 @@ async def test_the_attempts_of_a_job_tell_how_each_run_ended(
     assert (failed["attempt"], failed["duration"]) == (1, 7)
     assert failed["error"]["stack"] == "Traceback …"
     assert (well["attempt"], well["outcome"], well["result"]) == (2, "complete", "fine")
+
+
+async def test_releases_are_told_apart_from_failures_with_their_number(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    job = await start_one(q.store, attempts=3, now=PAST)
+    await end(q.store, job, Released(reason="ProviderDown: 503"), now=PAST + 1)
+    job = await claim_one(q.store, now=PAST + 2)
+    await end(q.store, job, Released(counts=True, reason="busy"), now=PAST + 3)
+    job = await claim_one(q.store, now=PAST + 4)
+    await end(q.store, job, Retried(Error("OSError", "no route")), now=PAST + 5)
+
+    shown = (await client.get(f"/jobs/{job.id}")).json()
+
+    assert (shown["attempts"], shown["releases"]) == (2, 1)
+    assert [
+        (entry["outcome"], entry["counts"], entry["reason"])
+        for entry in shown["history"]
+    ] == [
+        ("released", False, "ProviderDown: 503"),
+        ("released", True, "busy"),
+        ("retry", False, ""),
+    ]
 
 
 # -- refusals ------------------------------------------------------------------

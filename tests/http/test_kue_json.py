@@ -281,6 +281,17 @@ async def test_a_new_job_has_what_is_known_of_it(
     }
 
 
+async def test_unlimited_attempts_are_as_many_as_there_can_be(
+    q: Kue, kue: httpx.AsyncClient
+) -> None:
+    job = await q.enqueue("email", attempts="unlimited")
+
+    shown = await told(kue, "GET", f"/job/{job.id}")
+
+    most = 1_000_000
+    assert shown["attempts"] == {"made": 0, "remaining": most, "max": most}
+
+
 async def test_a_complete_job_has_its_result_and_its_times_as_text(
     q: Kue, kue: httpx.AsyncClient
 ) -> None:

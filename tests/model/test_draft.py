@@ -9,6 +9,7 @@ import pytest
 
 from kue.model.backoff import Exponential, Fixed
 from kue.model.draft import MAX_ATTEMPTS, OPTIONS, check_options, draft
+from kue.model.duration import epoch_ms
 from kue.model.errors import BadPayload
 from kue.model.job import MAX_PARENTS, MAX_TAGS
 from kue.model.payload import decode
@@ -107,6 +108,17 @@ def test_retention_of_nothing_means_at_once_and_none_the_rule_of_the_queue() -> 
         ({"attempts": MAX_ATTEMPTS + 1}, ValueError, "^attempts must be from 1 to"),
         ({"attempts": "3"}, TypeError, "^attempts must be a whole number, not '3'"),
         ({"attempts": True}, TypeError, "^attempts must be a whole number, not True"),
+        ({"attempts": None}, TypeError, 'not None; write "unlimited" for no limit$'),
+        ({"max_exceptions": 0}, ValueError, "^max_exceptions must be from 1 to 20, no"),
+        ({"max_exceptions": 21}, ValueError, "from 1 to 20, not 21; leave it out for"),
+        ({"max_exceptions": "3"}, TypeError, "^max_exceptions must be a whole number"),
+        ({"retry_until": 0}, ValueError, "^retry_until must be more than 0; leave it"),
+        ({"retry_until": "soon"}, ValueError, "^retry_until 'soon' cannot be read"),
+        (
+            {"retry_until": MOMENT.replace(tzinfo=None)},
+            ValueError,
+            "^retry_until needs .* time zone",
+        ),
         ({"backoff": {"type": "x"}}, ValueError, "^backoff type 'x' is unknown; there"),
         ({"timeout": 0}, ValueError, "^timeout must be more than 0; leave it out for"),
         ({"ttl": 0}, ValueError, "^ttl must be more than 0; leave it out for"),
@@ -148,6 +160,18 @@ def test_a_bad_option_is_refused_by_name_before_any_io(
         draft(**({"type": "email"} | options))
 
 
+def test_attempts_may_be_unlimited() -> None:
+    assert draft("email", attempts="unlimited").spec.max_attempts == 0
+
+
+def test_retries_may_end_after_a_while_or_at_a_moment() -> None:
+    for_two_hours = draft("email", retry_until="2h").spec
+    until_then = draft("email", retry_until=MOMENT).spec
+
+    assert (for_two_hours.retry_for, for_two_hours.retry_until) == (7_200_000, None)
+    assert (until_then.retry_for, until_then.retry_until) == (0, epoch_ms(MOMENT))
+
+
 def test_the_most_tags_and_parents_are_allowed() -> None:
     full = draft(
         "email", tags=map(str, range(MAX_TAGS)), after=range(1, MAX_PARENTS + 1)
@@ -169,6 +193,7 @@ def test_the_most_tags_and_parents_are_allowed() -> None:
         ("countdown", "delay"),
         ("eta", "at"),
         ("max_retries", "attempts"),
+        ("tries", "attempts"),
     ],
 )
 def test_a_wrong_option_is_answered_with_the_nearest(wrong: str, right: str) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from kue.model import backoff
 from kue.model.job import (
+    Attempt,
     Cancelled,
+    Ending,
     Error,
     Failed,
     Job,
@@ -28,7 +31,10 @@ from kue.model.retry_policy import (
     after_cancel,
     after_error,
     after_lost_worker,
+    after_release,
+    after_retry,
     after_ttl,
+    before_run,
     stall_delay_ms,
 )
 
@@ -55,7 +61,7 @@ def running(
 
 
 def test_a_job_with_one_attempt_fails_at_its_first_error() -> None:
-    assert after_error(running(), OOPS) == Failed(OOPS)
+    assert after_error(running(), OOPS, NOW) == Failed(OOPS)
 
 
 @pytest.mark.parametrize(
@@ -71,18 +77,22 @@ def test_a_job_with_one_attempt_fails_at_its_first_error() -> None:
 def test_a_job_runs_at_most_as_often_as_it_may(attempt: int, ending: object) -> None:
     spec = Spec(max_attempts=3, backoff=backoff.exponential("1s"))
 
-    assert after_error(running(attempt, spec=spec), OOPS) == ending
+    assert after_error(running(attempt, spec=spec), OOPS, NOW) == ending
 
 
 def test_without_backoff_the_next_attempt_is_at_once() -> None:
-    assert after_error(running(spec=Spec(max_attempts=2)), OOPS) == Retried(OOPS, 0)
+    assert after_error(running(spec=Spec(max_attempts=2)), OOPS, NOW) == Retried(
+        OOPS, 0
+    )
 
 
 def test_a_strategy_unknown_to_this_process_does_not_stop_the_retry() -> None:
     """Upkeep ends runs in processes that never imported the user's code."""
     spec = Spec(max_attempts=2, backoff=backoff.named("of another process"))
 
-    assert after_error(running(spec=spec), OOPS) == Retried(OOPS, UNKNOWN_BACKOFF_MS)
+    assert after_error(running(spec=spec), OOPS, NOW) == Retried(
+        OOPS, UNKNOWN_BACKOFF_MS
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +104,151 @@ def test_a_strategy_that_fails_does_not_stop_the_retry(strategy: Any) -> None:
     backoff.register("test: broken", strategy)
     spec = Spec(max_attempts=2, backoff=backoff.named("test: broken"))
 
-    assert after_error(running(spec=spec), OOPS) == Retried(OOPS, UNKNOWN_BACKOFF_MS)
+    assert after_error(running(spec=spec), OOPS, NOW) == Retried(
+        OOPS, UNKNOWN_BACKOFF_MS
+    )
+
+
+# -- how many errors -------------------------------------------------------------
+
+
+def ended(ending: Ending | None, number: int = 1) -> Attempt:
+    """Return the entry of a run that ended, or of a job requeued by hand."""
+    if ending is None:
+        return Attempt("", NOW, "restarted")
+    told = msgspec.to_builtins(ending)
+    return msgspec.convert({"run": f"9:1:{number}:w:l", "at": NOW, **told}, Attempt)
+
+
+RAISED, ASKED, RELEASED = Retried(OOPS), Retried(OOPS, asked=True), Released()
+
+
+@pytest.mark.parametrize(
+    ("history", "is_over"),
+    [
+        ([], False),
+        ([RAISED], False),
+        ([RAISED, RAISED], True),
+        # Neither what asked to be retried nor what was released raised an error …
+        ([RAISED, ASKED, RELEASED], False),
+        # … and neither did the worker's loss.
+        ([RAISED, Stalled(OOPS)], False),
+        ([RAISED, RAISED, Failed(OOPS), None], False),
+        ([RAISED, RAISED, Failed(OOPS), None, RAISED, RAISED], True),
+    ],
+)
+def test_a_job_fails_after_as_many_errors_as_it_may_raise(
+    history: list[Ending | None], is_over: bool
+) -> None:
+    spec = Spec(max_attempts=0, max_exceptions=3)
+    job = running(9, spec=spec, history=tuple(map(ended, history)))
+
+    assert after_error(job, OOPS, NOW) == (Failed(OOPS) if is_over else Retried(OOPS))
+
+
+def test_asking_to_be_retried_spends_attempts_but_is_no_error() -> None:
+    spec = Spec(max_attempts=5, max_exceptions=1)
+
+    assert after_retry(running(4, spec=spec), OOPS, 7, NOW) == Retried(
+        OOPS, 7, asked=True
+    )
+    assert after_retry(running(5, spec=spec), OOPS, 7, NOW) == Failed(OOPS)
+
+
+def test_unlimited_attempts_never_run_out() -> None:
+    job = running(1_000_000, spec=Spec(max_attempts=0))
+
+    assert after_error(job, OOPS, NOW) == Retried(OOPS)
+    counted = Released(counts=True)
+    assert after_release(job, counted, NOW, own=OOPS, cause=None) == counted
+
+
+# -- until when ------------------------------------------------------------------
+
+CAUSE = Error("ProviderDown", "503")
+
+
+def limited(delay: int = 0, **more: Any) -> Job:
+    """Return a running job that may be retried for four seconds since 1000."""
+    spec = Spec(max_attempts=0, retry_for=4_000, backoff=backoff.Fixed(delay))
+    return running(3, spec=spec, **more)
+
+
+@pytest.mark.parametrize(
+    ("now", "delay", "is_over"),
+    [(5_000, 0, False), (5_001, 0, True), (4_000, 1_000, False), (4_000, 1_001, True)],
+)
+def test_no_attempt_starts_after_the_last_moment_for_it(
+    now: int, delay: int, is_over: bool
+) -> None:
+    job, again = limited(delay), Retried(OOPS, delay)
+    asked = Retried(OOPS, delay, asked=True)
+
+    assert after_error(job, OOPS, now) == (Failed(OOPS) if is_over else again)
+    assert after_retry(job, OOPS, delay, now) == (Failed(OOPS) if is_over else asked)
+
+
+def test_the_last_moment_may_be_given_as_such() -> None:
+    job = running(spec=Spec(max_attempts=2, retry_until=NOW))
+
+    assert after_error(job, OOPS, NOW) == Retried(OOPS)
+    assert after_error(job, OOPS, NOW + 1) == Failed(OOPS)
+
+
+def test_a_release_for_an_error_ends_with_that_error_when_it_is_too_late() -> None:
+    released = Released(1_000)
+
+    assert after_release(limited(), released, 4_000, own=OOPS, cause=CAUSE) == released
+    late = after_release(limited(), released, 4_001, own=OOPS, cause=CAUSE)
+    assert late == Failed(CAUSE)
+
+
+def test_a_release_of_a_job_that_failed_before_ends_with_the_error_it_had() -> None:
+    job = limited(history=(ended(Retried(CAUSE)), ended(RELEASED)))
+
+    assert after_release(job, RELEASED, 9_000, own=OOPS, cause=None) == Failed(CAUSE)
+
+
+def test_a_release_of_a_job_that_never_failed_is_never_too_late() -> None:
+    """Its first attempt is still to come, and that is not a retry."""
+    job = limited(history=(ended(RELEASED),))
+
+    assert after_release(job, RELEASED, 9_000, own=OOPS, cause=None) == RELEASED
+
+
+def test_a_release_that_counts_ends_with_what_it_was_for_when_no_attempt_is_left() -> (
+    None
+):
+    counted = Released(counts=True)
+
+    job = running()
+    assert after_release(job, counted, NOW, own=OOPS, cause=CAUSE) == Failed(CAUSE)
+    assert after_release(job, counted, NOW, own=OOPS, cause=None) == Failed(OOPS)
+
+
+def test_a_lost_worker_is_not_replaced_when_it_is_too_late() -> None:
+    ending = after_lost_worker(limited(), 5_001)
+
+    assert isinstance(ending, Failed)
+    assert ending.error.kind == "WorkerLost"
+
+
+def test_a_retry_that_comes_too_late_does_not_begin() -> None:
+    """It was due in time, but others were before it."""
+    job = limited(history=(ended(Retried(CAUSE)), ended(RELEASED)))
+
+    assert before_run(job, 5_000) is None
+    assert before_run(job, 5_001) == Failed(CAUSE)
+
+
+def test_a_first_attempt_begins_whenever_it_is_its_turn() -> None:
+    by_hand = limited(history=(ended(Failed(CAUSE)), ended(None)))
+
+    assert before_run(limited(), 9_000) is None
+    assert before_run(by_hand, 9_000) is None
+
+
+# -- time and workers lost -------------------------------------------------------
 
 
 def test_a_passed_ttl_is_an_error_like_any_other() -> None:

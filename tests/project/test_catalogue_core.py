@@ -34,7 +34,9 @@ def running(*, attempt: int = 1, max_attempts: int = 3, **spec: Any) -> Job:
 
 def test_a_job_runs_as_often_as_it_has_attempts() -> None:
     """D-17: with three attempts the third failure is the last."""
-    endings = [retry_policy.after_error(running(attempt=n), OOPS) for n in (1, 2, 3)]
+    endings = [
+        retry_policy.after_error(running(attempt=n), OOPS, T0) for n in (1, 2, 3)
+    ]
 
     assert endings == [Retried(OOPS), Retried(OOPS), Failed(OOPS)]
 
@@ -120,7 +122,7 @@ def test_a_name_nobody_registered_is_no_reason_to_lose_a_job() -> None:
     """D-8: the worker may not know the strategy; the job waits a while."""
     job = running(backoff=backoff.named("unheard of"))
 
-    assert retry_policy.after_error(job, OOPS) == Retried(
+    assert retry_policy.after_error(job, OOPS, T0) == Retried(
         OOPS, retry_policy.UNKNOWN_BACKOFF_MS
     )
 
@@ -153,5 +155,5 @@ def test_a_name_in_a_key_is_read_back_as_it_was(name: str) -> None:
 def test_a_run_that_raised_is_never_taken_for_a_success() -> None:
     """K-12: what becomes of an error is decided in one place, and said."""
     for attempt in (1, 2, 3):
-        ending = retry_policy.after_error(running(attempt=attempt), OOPS)
+        ending = retry_policy.after_error(running(attempt=attempt), OOPS, T0)
         assert not isinstance(ending, Completed)

@@ -192,7 +192,7 @@ async def test_attempts_are_counted_when_a_run_starts(store: Store) -> None:
     for _ in range(3):
         job = await claim_one(store)
         numbers.append(job.attempts)
-        await end(store, job, retry_policy.after_error(job, OOPS))
+        await end(store, job, retry_policy.after_error(job, OOPS, T0))
 
     assert numbers == [1, 2, 3]
     assert await count_of(store) == {State.FAILED: 1}

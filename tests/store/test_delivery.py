@@ -72,7 +72,7 @@ async def test_a_job_that_always_fails_runs_as_often_as_it_may(store: Store) -> 
     while jobs := await claim(store):
         runs += len(jobs)
         for job in jobs:
-            await end(store, job, retry_policy.after_error(job, OOPS))
+            await end(store, job, retry_policy.after_error(job, OOPS, T0))
 
     assert runs == 4
     assert await count_of(store) == {State.FAILED: 1}

@@ -122,9 +122,14 @@ async def test_a_run_is_told_from_start_to_end(store: Store, of_all: bool) -> No
             Kind.FAILED_ATTEMPT,
             {"kind": "ValueError", "message": "oops", "delay": 700},
         ),
+        (
+            Retried(OOPS, 700, asked=True),
+            Kind.FAILED_ATTEMPT,
+            {"kind": "ValueError", "message": "oops", "delay": 700},
+        ),
         (Released(800, reason="busy"), Kind.RELEASE, {"reason": "busy", "delay": 800}),
     ],
-    ids=["failed", "cancelled", "retry", "release"],
+    ids=["failed", "cancelled", "retry", "retry asked for", "release"],
 )
 async def test_every_ending_is_told_with_its_reason(
     store: Store, ending: Ending, kind: Kind, detail: dict[str, object], of_all: bool

@@ -168,7 +168,7 @@ class Walks(OperatedMachine):
         wait = backoff.fixed(1) if later else None
         run = self.start_one(attempts=attempts, backoff=wait)
         for _ in range(attempts):
-            self.end(run, retry_policy.after_error(run, draws.OOPS))
+            self.end(run, retry_policy.after_error(run, draws.OOPS, self.both.now))
             if self.state_of(run.id) is not State.FAILED:
                 self.both.now += 999
                 self.say_claim([DEEP], MAX_BATCH, W1)

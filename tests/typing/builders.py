@@ -13,6 +13,8 @@ async def awaited(q: Kue, moment: datetime) -> None:
     assert_type(builder, JobBuilder)
     assert_type(builder.priority("high").delay("10m").at(moment), JobBuilder)
     assert_type(builder.attempts(3).backoff(True).ttl(5).tags("a", "b"), JobBuilder)
+    assert_type(builder.attempts("unlimited").max_exceptions(3), JobBuilder)
+    assert_type(builder.retry_until("2h").retry_until(moment), JobBuilder)
     assert_type(builder.draft, Draft)
     assert_type(await builder.save(durable=True), JobHandle[Any])
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import assert_type
 
-from kue import ActiveJob, JobHandle, Kue, Resource, SyncJobHandle, current_job
+from kue import (
+    ActiveJob,
+    JobHandle,
+    Kue,
+    Resource,
+    SyncJobHandle,
+    current_job,
+    skip_when,
+    window,
+)
 
 q = Kue("memory://")
 
@@ -37,6 +46,16 @@ def count(words: list[str], *, twice: bool = False) -> int:
 @q.task
 async def report(job: ActiveJob, page: int) -> str:
     return f"{job.id}: {page}"
+
+
+@q.task(
+    attempts="unlimited",
+    retry_until="2h",
+    fail_on=ValueError,
+    not_counted=(OSError, KeyError),
+    middleware=[window("9:00-20:00", tz="UTC"), skip_when(lambda job: True)],
+)
+async def pay(order: int) -> None: ...
 
 
 @q.task(execution="process", concurrency=2)

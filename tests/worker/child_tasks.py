@@ -84,3 +84,15 @@ def beget(path: str) -> None:
 
 def too_much() -> str:
     return "x" * 1_000_000
+
+
+class ProviderDown(Exception):
+    """Not the fault of the job."""
+
+
+class Timeout503(ProviderDown):
+    """One of them."""
+
+
+def call_provider(kind: str) -> Never:
+    raise {"down": Timeout503("503"), "skip": kue.Skip("done before")}[kind]

@@ -240,6 +240,15 @@ async def test_fail_does_not_try_again() -> None:
     assert (ending.error.kind, ending.error.message) == ("Fail", "the card is stolen")
 
 
+async def test_fail_from_an_error_fails_with_that_error_unless_it_has_a_text() -> None:
+    async def ending(exc: Fail) -> Any:
+        exc.__cause__ = KeyError("card")
+        return await ending_of(exc)
+
+    assert (await ending(Fail())).error.summary == "KeyError: 'card'"
+    assert (await ending(Fail("stolen"))).error.summary == "Fail: stolen"
+
+
 async def test_cancel_ends_the_job_as_cancelled() -> None:
     assert await ending_of(Cancel("not needed")) == Cancelled("not needed")
 

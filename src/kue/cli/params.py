@@ -16,6 +16,7 @@ from kue.aio.event_loop import run
 from kue.cli.context import refuse_missing_file, settings_here
 from kue.cli.input import STDIN, InputLine, read_lines
 from kue.client.queries import state_of
+from kue.model.draft import UNLIMITED
 from kue.model.duration import epoch_ms, milliseconds
 from kue.model.job import State, priority_of
 from kue.model.names import check_path_name
@@ -114,6 +115,18 @@ def _length(text: str) -> timedelta:
         ) from None
 
 
+def _attempts(value: Any) -> int | str:
+    """Read a number of attempts; its limits are checked with the job."""
+    if value == UNLIMITED:
+        return UNLIMITED
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(
+            f"{value!r} is not a number of attempts; write 5, or {UNLIMITED}"
+        ) from None
+
+
 def _priority(value: Any) -> int:
     """Read a priority by number or by name."""
     with contextlib.suppress(ValueError):
@@ -125,6 +138,7 @@ POSITIVE = click.IntRange(1)
 PORT_NUMBER = click.IntRange(0, 65535)
 DURATION = DurationType()
 TIME = Parsed("time", _time)
+ATTEMPTS = Parsed("attempts", _attempts, lambda context: (UNLIMITED,))
 _PRIORITIES = ("critical", "high", "medium", "normal", "low")
 PRIORITY = Parsed("priority", _priority, lambda context: _PRIORITIES)
 STATE = Parsed("state", state_of, lambda context: State)

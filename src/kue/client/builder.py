@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kue.client.connection import Connection
     from kue.model.duration import Duration
     from kue.model.job import Delivery, Draft, PriorityGiven
-    from kue.model.options import Identified
+    from kue.model.options import AttemptsGiven, Identified
     from kue.model.payload import JSON
 
 
@@ -44,9 +44,17 @@ class BaseJobBuilder:
         """Run no sooner than at *moment*, an aware datetime."""
         return self._set(at=moment)
 
-    def attempts(self, number: int) -> Self:
-        """Run at most *number* times until it succeeds."""
+    def attempts(self, number: AttemptsGiven) -> Self:
+        """Run at most *number* times until it succeeds; "unlimited" for no limit."""
         return self._set(attempts=number)
+
+    def max_exceptions(self, number: int) -> Self:
+        """Fail the job once *number* runs raised an error; attempts may be left."""
+        return self._set(max_exceptions=number)
+
+    def retry_until(self, until: Duration | datetime) -> Self:
+        """Start no further attempt *until* after it was saved, or after a datetime."""
+        return self._set(retry_until=until)
 
     def backoff(self, backoff: Any) -> Self:
         """

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from kue.client.connection import Connection
     from kue.model.job import Job, PriorityGiven
+    from kue.model.options import AttemptsGiven
     from kue.model.payload import JSON
 
 T_co = TypeVar("T_co", covariant=True)
@@ -301,7 +302,7 @@ class JobHandle(Generic[T_co]):
         data: JSON | msgspec.UnsetType = msgspec.UNSET,
         priority: PriorityGiven | msgspec.UnsetType = msgspec.UNSET,
         tags: Iterable[str] | msgspec.UnsetType = msgspec.UNSET,
-        attempts: int | msgspec.UnsetType = msgspec.UNSET,
+        attempts: AttemptsGiven | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:
         """Change what is given; a run in progress keeps the data it started with."""
         every = {"data": data, "priority": priority, "tags": tags, "attempts": attempts}

@@ -19,22 +19,16 @@ from typing import (
 from kue.aio.callbacks import is_async
 from kue.client.declared_schedules import module_of
 from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
+from kue.client.ready_middleware import ExceptionKinds, for_errors
 from kue.client.registry import HandlerRegistry, HandlerSettings
 from kue.client.schedule_registration import ScheduleRegistration
-from kue.client.task import Task
+from kue.client.task import Task, handler_of
 from kue.client.worker_resource import Check, Resource
 from kue.model.arguments import Arguments
 from kue.model.backoff import exponential
 from kue.model.options import JobOptions
 from kue.worker.active_job import ActiveJob
-from kue.worker.handler_adapters import (
-    Execution,
-    in_process,
-    in_thread,
-    takes_done,
-    target_of,
-    with_done,
-)
+from kue.worker.handler_adapters import Execution, in_thread, takes_done, with_done
 
 if TYPE_CHECKING:
     from kue.client.queue import Kue
@@ -62,6 +56,8 @@ class TaskOptions(JobOptions, total=False):
     concurrency: int | None
     weight: int
     middleware: Sequence[Middleware]
+    fail_on: ExceptionKinds
+    not_counted: ExceptionKinds
     uses: Sequence[Resource[Any]]
 
 
@@ -141,6 +137,8 @@ class Registration(ScheduleRegistration):
             concurrency: How many at once in one worker.
             weight: Its share of a worker's slots when there are not enough.
             middleware: Around its runs, inside the queue's own middleware.
+            fail_on: Exceptions that fail a job at once; see `kue.fail_on`.
+            not_counted: Exceptions that spend no attempt; see `kue.not_counted`.
             uses: Resources that must be open, and fresh, when it runs.
 
         Raises:
@@ -159,6 +157,8 @@ class Registration(ScheduleRegistration):
         concurrency: int | None = None,
         weight: int = 1,
         middleware: Sequence[Middleware] = (),
+        fail_on: ExceptionKinds = (),
+        not_counted: ExceptionKinds = (),
         uses: Sequence[Resource[Any]] = (),
         **options: Any,
     ) -> Task[..., Any, Any]:
@@ -178,11 +178,11 @@ class Registration(ScheduleRegistration):
         self._handlers.add(
             HandlerSettings(
                 type=type,
-                handler=_task_handler(task, where),
+                handler=handler_of(task, where),
                 execution=where,
                 slots=concurrency,
                 weight=weight,
-                middleware=tuple(middleware),
+                middleware=(*middleware, *for_errors(fail_on, not_counted)),
                 uses=tuple(uses),
             )
         )
@@ -347,24 +347,3 @@ class Registration(ScheduleRegistration):
         """
         self._hooks.failure.append(hook)
         return hook
-
-
-def _task_handler(task: Task[..., Any, Any], where: str) -> Any:
-    match where:
-        case "loop" if is_async(task.function):
-            return task.run
-        case "thread" if not is_async(task.function):
-            return in_thread(task.run)
-        case "process":
-            return in_process(target_of(task))
-        case "loop":
-            raise ValueError(
-                f"{task.name} is a plain function, which would block the event loop; "
-                "make it async, or leave execution out to run it in a thread"
-            )
-        case "thread":
-            raise ValueError(
-                f"{task.name} is a coroutine function, which needs no thread; "
-                "leave execution out"
-            )
-    raise ValueError(f"execution is 'loop', 'thread' or 'process', not {where!r}")

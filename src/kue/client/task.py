@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 import msgspec
 
+from kue.aio.callbacks import is_async
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.handle import JobHandle, added_handle
 from kue.model.arguments import result_reader
 from kue.worker.current_job import CURRENT
+from kue.worker.handler_adapters import in_process, in_thread, target_of
 
 if TYPE_CHECKING:
     from kue.client.connection import Connection
@@ -189,3 +191,25 @@ def _key(data: dict[str, Any]) -> str:
     """Return a short text that is the same for the same arguments."""
     text = msgspec.json.encode(data, order="deterministic")
     return hashlib.sha256(text).hexdigest()[:32]
+
+
+def handler_of(task: Task[..., Any, Any], where: str) -> Any:
+    """Return what a worker calls with the run of a job of *task*."""
+    match where:
+        case "loop" if is_async(task.function):
+            return task.run
+        case "thread" if not is_async(task.function):
+            return in_thread(task.run)
+        case "process":
+            return in_process(target_of(task))
+        case "loop":
+            raise ValueError(
+                f"{task.name} is a plain function, which would block the event loop; "
+                "make it async, or leave execution out to run it in a thread"
+            )
+        case "thread":
+            raise ValueError(
+                f"{task.name} is a coroutine function, which needs no thread; "
+                "leave execution out"
+            )
+    raise ValueError(f"execution is 'loop', 'thread' or 'process', not {where!r}")

@@ -12,7 +12,14 @@ from msgspec.structs import replace
 
 from kue.model import backoff as backoffs
 from kue.model.duration import Duration, epoch_ms, milliseconds
-from kue.model.job import MAX_PARENTS, MAX_TAGS, Draft, Spec, priority_of
+from kue.model.job import (
+    MAX_HISTORY,
+    MAX_PARENTS,
+    MAX_TAGS,
+    Draft,
+    Spec,
+    priority_of,
+)
 from kue.model.names import check_name, check_path_name
 from kue.model.options import JobOptions
 from kue.model.payload import JSON, MAX_DATA, encode
@@ -20,9 +27,10 @@ from kue.model.payload import JSON, MAX_DATA, encode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kue.model.options import Identified
+    from kue.model.options import AttemptsGiven, Identified
 
 MAX_ATTEMPTS = 1_000_000
+UNLIMITED = "unlimited"
 
 
 def draft(
@@ -53,12 +61,16 @@ def draft(
         raise ValueError(
             f"delivery is 'at-least-once' or 'at-most-once', not {delivery!r}"
         )
+    last_retry, retry_for = _retry_until(options.get("retry_until"))
     parent, retention = options.get("parent"), options.get("retention")
     spec = Spec(
         data=encode(data, field="data", limit=max_data),
         delay=wait,
         at=moment,
         max_attempts=_attempts(options.get("attempts", 1)),
+        max_exceptions=_exceptions(options.get("max_exceptions")),
+        retry_for=retry_for,
+        retry_until=last_retry,
         backoff=backoffs.of(options.get("backoff"), base=wait),
         timeout=_optional(options.get("timeout"), "timeout"),
         tags=_tags(options.get("tags", ())),
@@ -93,6 +105,7 @@ _ALIASES = {
     "countdown": "delay",
     "eta": "at",
     "max_retries": "attempts",
+    "tries": "attempts",
     "retries": "attempts",
     "time_limit": "timeout",
 }
@@ -157,12 +170,35 @@ def _optional(value: Duration | None, field: str) -> int:
     return result
 
 
-def _attempts(value: int) -> int:
+def _attempts(value: AttemptsGiven) -> int:
+    """Return the most attempts, 0 for no limit."""
+    if value == UNLIMITED:
+        return 0
+    return _number(
+        value, "attempts", MAX_ATTEMPTS, f'; write "{UNLIMITED}" for no limit'
+    )
+
+
+def _exceptions(value: int | None) -> int:
+    if value is None:
+        return 0
+    # They are counted in the history.
+    return _number(value, "max_exceptions", MAX_HISTORY, "; leave it out for no limit")
+
+
+def _number(value: object, field: str, most: int, hint: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"attempts must be a whole number, not {value!r}")
-    if not 1 <= value <= MAX_ATTEMPTS:
-        raise ValueError(f"attempts must be from 1 to {MAX_ATTEMPTS:,}, not {value}")
+        raise TypeError(f"{field} must be a whole number, not {value!r}{hint}")
+    if not 1 <= value <= most:
+        raise ValueError(f"{field} must be from 1 to {most:,}, not {value}{hint}")
     return value
+
+
+def _retry_until(value: Duration | datetime | None) -> tuple[int | None, int]:
+    """Return a moment, or how long after the job was added, in ms."""
+    if isinstance(value, datetime):
+        return epoch_ms(value, field="retry_until"), 0
+    return None, _optional(value, "retry_until")
 
 
 def _tags(values: Iterable[str]) -> tuple[str, ...]:

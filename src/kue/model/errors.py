@@ -172,7 +172,11 @@ class Release(Exception):
 
 
 class Fail(Exception):
-    """Raised by a handler: this will never work, do not retry."""
+    """
+    Raised by a handler: this will never work, do not retry.
+
+    ``raise Fail from error``, without a text, fails the job with that error.
+    """
 
 
 class Cancel(Exception):
@@ -181,6 +185,10 @@ class Cancel(Exception):
 
 class Skip(Exception):
     """Raised by a handler: there is nothing to do; end this job as complete."""
+
+
+#: By which a handler decides how its run ends; whatever else it raises is an error.
+STEERING = (Retry, Release, Fail, Cancel, Skip)
 
 
 class BadArguments(Fail):

@@ -125,7 +125,14 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     delay: int = 0
     #: The requested time instead, Unix ms.
     at: int | None = None
+    #: 0 for no limit.
     max_attempts: int = 1
+    #: How many runs may raise an error until it fails; 0 for no limit.
+    max_exceptions: int = 0
+    #: How long after it was added another attempt may start, in ms; 0 for no limit.
+    retry_for: int = 0
+    #: The last moment at which one may start instead, Unix ms.
+    retry_until: int | None = None
     backoff: Backoff | None = None
     #: How long one run may take, in ms; 0 for no limit.
     timeout: int = 0
@@ -243,6 +250,8 @@ class Retried(_Ending, frozen=True, tag="retry"):
 
     error: Error
     delay: int = 0
+    #: True if the handler asked for it by `kue.Retry`; left out of the JSON otherwise.
+    asked: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Failed(_Ending, frozen=True, tag="failed"):
@@ -290,6 +299,8 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     error: Error | None = None
     delay: int = 0
     counts: bool = False
+    #: Whether the handler asked to be retried, rather than raising an error.
+    asked: bool = False
     reason: str = ""
     #: "lease" or "ttl" when maintenance ended the run because that had run out.
     taken: str = ""
@@ -314,10 +325,13 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
         run = self.run
         if run is None:
             return None
-        given_back = self.outcome == "stalled" or (
-            self.outcome == "released" and not self.counts
-        )
+        given_back = self.outcome == "stalled" or self.is_release
         return run.attempt - 1 if given_back else run.attempt
+
+    @property
+    def is_release(self) -> bool:
+        """Whether the run was released and its attempt given back."""
+        return self.outcome == "released" and not self.counts
 
 
 class Job(JobTerms, frozen=True, kw_only=True):
@@ -348,6 +362,16 @@ class Job(JobTerms, frozen=True, kw_only=True):
     @property
     def max_attempts(self) -> int:
         return self.spec.max_attempts
+
+    @property
+    def has_attempts_left(self) -> bool:
+        return not 0 < self.max_attempts <= self.attempts
+
+    @property
+    def retry_until(self) -> int | None:
+        """The last moment at which another attempt may start, Unix ms."""
+        length = self.spec.retry_for
+        return self.created_at + length if length else self.spec.retry_until
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -390,6 +414,11 @@ class Job(JobTerms, frozen=True, kw_only=True):
             if spent is not None:
                 return spent
         return 0
+
+    @property
+    def releases(self) -> int:
+        """Runs in the history that were released without spending an attempt."""
+        return sum(attempt.is_release for attempt in self.history)
 
     @property
     def worker(self) -> str | None:

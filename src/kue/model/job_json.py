@@ -25,6 +25,8 @@ class AttemptView(View, frozen=True, kw_only=True):
     result: Any
     error: Error | None
     delay: int
+    #: Whether a released run spent an attempt.
+    counts: bool
     reason: str
     #: "lease" or "ttl" if the run was ended because that expired.
     taken: str
@@ -40,7 +42,14 @@ class JobView(View, frozen=True, kw_only=True):
     priority: int
     data: Any
     attempts: int
+    #: 0 for no limit.
     max_attempts: int
+    #: How many runs may raise an error; 0 for no limit.
+    max_exceptions: int
+    #: No further attempt starts after this moment.
+    retry_until: int | None
+    #: Runs in the history that were released without spending an attempt.
+    releases: int
     stalls: int
     progress: int
     progress_data: Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -10,6 +10,10 @@ if TYPE_CHECKING:
 
     from kue.model.duration import Duration
     from kue.model.job import Delivery, PriorityGiven
+
+
+#: How often a job may be tried.
+AttemptsGiven: TypeAlias = int | Literal["unlimited"]
 
 
 class Identified(Protocol):
@@ -30,7 +34,11 @@ class JobOptions(TypedDict, total=False):
     priority: PriorityGiven
     delay: Duration | datetime
     at: datetime | None
-    attempts: int
+    attempts: AttemptsGiven
+    #: How many runs may raise an error; the store keeps the last 20 of them.
+    max_exceptions: int | None
+    #: No further attempt starts later: that long after it was added, or this moment.
+    retry_until: Duration | datetime | None
     backoff: Any
     timeout: Duration | None
     ttl: Duration | None

@@ -6,6 +6,9 @@ whose worker was lost does not, or a deploy by ``kill -9`` would fail every job 
 has a single attempt.  Crashes have their own limit, so that a job which kills its
 workers cannot take the fleet down with it.
 
+A job may limit its retries in three ways, and the first limit it reaches fails it:
+attempts, raised errors (`max_exceptions`) and time (`retry_until`).
+
 When a worker is lost, it is not known which of its jobs was to blame.  So a job that
 lost two workers runs alone in its process from then on (`runs_alone`): the losses that
 fail it are its own.
@@ -15,6 +18,8 @@ from __future__ import annotations
 
 import logging
 import random
+from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from kue.model import backoff
 from kue.model.job import (
@@ -27,6 +32,11 @@ from kue.model.job import (
     Retried,
     Stalled,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kue.model.job import Attempt
 
 logger = logging.getLogger(__name__)
 
@@ -55,11 +65,51 @@ TTL_EXCEEDED = Error("TTLExceeded", "TTL exceeded")
 EXPIRED = Error("Expired", "the job was not started before it expired")
 
 
-def after_error(job: Job, error: Error) -> Ending:
+def before_run(job: Job, now: int) -> Failed | None:
+    """
+    Return how a run ends that must not begin, because it is too late for a retry.
+
+    It ends with the error that made a retry necessary.  The first attempt begins
+    whenever it is its turn; `expires` is for that.
+    """
+    if not _is_too_late(job, now):
+        return None
+    error = _last_error(job)
+    return None if error is None else Failed(error)
+
+
+def after_error(job: Job, error: Error, now: int) -> Ending:
     """Return how a run that raised *error* ends: another attempt, or failed."""
-    if job.attempts >= job.max_attempts:
+    if 0 < job.spec.max_exceptions <= _exceptions(job) + 1:
         return Failed(error)
-    return Retried(error, retry_delay_ms(job))
+    return _retried(job, Retried(error, retry_delay_ms(job)), now)
+
+
+def after_retry(job: Job, error: Error, delay: int | None, now: int) -> Ending:
+    """
+    Return how a run ends that asked for another attempt after *delay* ms.
+
+    Without *delay* the backoff decides.  It spent an attempt, but raised no error.
+    """
+    wait = retry_delay_ms(job) if delay is None else delay
+    return _retried(job, Retried(error, wait, asked=True), now)
+
+
+def after_release(
+    job: Job, released: Released, now: int, *, own: Error, cause: Error | None
+) -> Ending:
+    """
+    Return how a released run ends: as *released*, unless that is not allowed.
+
+    *cause* is the error that it was released for, *own* the release as an error.
+    """
+    # A release that counts is an attempt, and attempts are limited.
+    if released.counts and not job.has_attempts_left:
+        return Failed(cause or own)
+    error = cause or _last_error(job)
+    if error is not None and _is_too_late(job, now + released.delay):
+        return Failed(error)
+    return released
 
 
 def after_cancel(reason: str = "") -> Cancelled:
@@ -78,7 +128,7 @@ def after_ttl(job: Job, now: int) -> Ending:
         return after_cancel()
     if _never_began(job):
         return Released(reason="its ttl passed before its worker could run it alone")
-    return after_error(job, TTL_EXCEEDED)
+    return after_error(job, TTL_EXCEEDED, now)
 
 
 def after_lost_worker(job: Job, now: int) -> Ending:
@@ -91,7 +141,9 @@ def after_lost_worker(job: Job, now: int) -> Ending:
     error = Error("WorkerLost", f"worker {worker} was lost while it ran this job")
     if job.once or job.stalls >= _most_stalls(job, now):
         return Failed(error)
-    return Stalled(error, stall_delay_ms(job.id, job.stalls))
+    delay = stall_delay_ms(job.id, job.stalls)
+    too_late = _is_too_late(job, now + delay)
+    return Failed(error) if too_late else Stalled(error, delay)
 
 
 def after_lost_ending(job: Job) -> Ending:
@@ -101,6 +153,33 @@ def after_lost_ending(job: Job) -> Ending:
     if job.once:
         return Failed(Error("EndingLost", LOST_ENDING))
     return Released(reason=LOST_ENDING)
+
+
+def _retried(job: Job, retried: Retried, now: int) -> Ending:
+    """Return *retried*, or failed if no attempt is left or it would come too late."""
+    if not job.has_attempts_left or _is_too_late(job, now + retried.delay):
+        return Failed(retried.error)
+    return retried
+
+
+def _is_too_late(job: Job, at: int) -> bool:
+    until = job.retry_until
+    return until is not None and at > until
+
+
+def _exceptions(job: Job) -> int:
+    """Return how many runs raised an error, as far as the history goes back."""
+    entries = _since_restart(job)
+    return sum(one.outcome == "retry" and not one.asked for one in entries)
+
+
+def _last_error(job: Job) -> Error | None:
+    return next((one.error for one in _since_restart(job) if one.error), None)
+
+
+def _since_restart(job: Job) -> Iterator[Attempt]:
+    """Return the history since the job was last requeued by hand, newest first."""
+    return takewhile(lambda one: one.outcome != "restarted", reversed(job.history))
 
 
 def _never_began(job: Job) -> bool:

@@ -174,6 +174,11 @@ def _check_draft(draft: Draft) -> None:
             "a job of a schedule has no time, parents or address of its own; "
             "leave out at, after, parent and address_id"
         )
+    if spec.retry_until is not None:
+        raise ValueError(
+            "retry_until of a job of a schedule is a duration, not a moment: it "
+            "counts from when each job is added"
+        )
     if len(spec.tags) >= MAX_TAGS:
         raise ValueError(
             f"a job of a schedule has at most {MAX_TAGS - 1} tags; one is added"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from kue.model.draft import MAX_ATTEMPTS
 from kue.model.job import Priority, State
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ def attempts_made(job: Job) -> int:
     return job.attempts - 1 if job.state is State.ACTIVE else job.attempts
 
 
+def max_attempts(job: Job) -> int:
+    """Return the most attempts; neither original has jobs without a limit."""
+    return job.max_attempts or MAX_ATTEMPTS
+
+
 def reason_of(job: Job) -> str | None:
     """Return the failure message of a cancelled job; None for others."""
     if job.state is not State.CANCELLED:
@@ -77,7 +83,7 @@ def show(job: Job) -> dict[str, Any]:
         "duration": job.duration or 0,
         "failed_at": job.failed_at or 0,
         "id": job.id,
-        "max_attempts": job.max_attempts,
+        "max_attempts": max_attempts(job),
         "priority": _level(job.priority),
         "progress": job.progress,
         "promote_at": due_at(job),

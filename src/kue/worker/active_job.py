@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from kue.model import retry_policy
+from kue.model.job import UNKNOWN_ERROR, Failed
 from kue.worker.progress_values import line as log_line
 from kue.worker.progress_values import progress as progress_update
 
@@ -67,12 +69,14 @@ class ActiveJob:
 
     @property
     def max_attempts(self) -> int:
+        """How often it may be tried; 0 for no limit."""
         return self.job.max_attempts
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether the job fails permanently if this attempt fails."""
-        return self.attempt >= self.max_attempts
+        """Whether the job fails permanently if this attempt raises an error now."""
+        ending = retry_policy.after_error(self.job, UNKNOWN_ERROR, self.now_ms)
+        return isinstance(ending, Failed)
 
     @property
     def fence(self) -> int:

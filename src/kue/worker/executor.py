@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from kue.model import retry_policy
-from kue.model.duration import Duration, epoch_ms, milliseconds
+from kue.model.duration import epoch_ms, milliseconds
 from kue.model.errors import Cancel, Fail, Release, Retry, Skip
 from kue.model.job import Cancelled, Completed, Ending, Error, Failed, Released, Retried
 from kue.model.payload import JSON
@@ -24,7 +24,6 @@ from kue.worker.active_job import ActiveJob
 from kue.worker.active_run import RunTimeout
 
 if TYPE_CHECKING:
-    from kue.model.job import Job
     from kue.worker.active_run import ActiveRun
 
 Handler: TypeAlias = Callable[[ActiveJob], Awaitable[JSON]]
@@ -37,11 +36,16 @@ _OURS = str(Path(__file__).parent.parent)
 
 
 class RunEnded(Exception):
-    """The handler ran in a child process and did not return; carries its *ending*."""
+    """
+    The handler ran in a child process and did not return; carries its *ending*.
 
-    def __init__(self, ending: Ending) -> None:
+    *raised* names the class of what it raised, and the bases of that.
+    """
+
+    def __init__(self, ending: Ending, raised: tuple[str, ...] = ()) -> None:
         super().__init__(_message_of(ending))
         self.ending = ending
+        self.raised = raised
 
 
 async def execute(
@@ -57,7 +61,9 @@ async def execute(
         return forced_ending(run)
     ending: Ending | None
     try:
-        ending = ending_of_result(await handler(run))
+        ending = retry_policy.before_run(run.job, run.now_ms)
+        if ending is None:
+            ending = ending_of_result(await handler(run))
     # Every exception, SystemExit included: a handler ends its run, never the worker.
     except BaseException as exc:
         is_forced = run.is_interrupted
@@ -76,7 +82,8 @@ def forced_ending(run: ActiveRun, exc: BaseException | None = None) -> Ending | 
     if not isinstance(run.forced, RunTimeout):
         return run.forced
     trace = None if exc is None else exc.__traceback__
-    return retry_policy.after_error(run.job, _error(run.forced.with_traceback(trace)))
+    error = _error(run.forced.with_traceback(trace))
+    return retry_policy.after_error(run.job, error, run.now_ms)
 
 
 def ending_of(active: ActiveJob, exc: BaseException) -> Ending:
@@ -85,7 +92,7 @@ def ending_of(active: ActiveJob, exc: BaseException) -> Ending:
         return _ending_for(active, exc)
     except Exception as broken:
         # Its arguments make no sense, such as Retry(after=-1).
-        return retry_policy.after_error(active.job, _error(broken))
+        return retry_policy.after_error(active.job, _error(broken), active.now_ms)
 
 
 def _ending_for(active: ActiveJob, exc: BaseException) -> Ending:
@@ -93,27 +100,24 @@ def _ending_for(active: ActiveJob, exc: BaseException) -> Ending:
         case RunEnded():
             return exc.ending
         case Retry():
-            return _retried(active.job, _error(exc), exc.after)
+            return _retried(active, exc)
         case Release():
             return _released(active, exc)
         case Fail():
-            return Failed(_error(exc))
+            return Failed(_failure(exc))
         case Cancel():
             return Cancelled(error_of(exc).message)
         case Skip():
             return Completed(reason=error_of(exc).message)
         case asyncio.CancelledError():
-            return retry_policy.after_error(active.job, SELF_CANCELLED)
+            return retry_policy.after_error(active.job, SELF_CANCELLED, active.now_ms)
         case _:
-            return retry_policy.after_error(active.job, _error(exc))
+            return retry_policy.after_error(active.job, _error(exc), active.now_ms)
 
 
-def _retried(job: Job, error: Error, after: Duration | None) -> Ending:
-    if after is None:
-        return retry_policy.after_error(job, error)
-    delay = milliseconds(after, field="after")
-    spent = job.attempts >= job.max_attempts
-    return Failed(error) if spent else Retried(error, delay)
+def _retried(active: ActiveJob, exc: Retry) -> Ending:
+    delay = None if exc.after is None else milliseconds(exc.after, field="after")
+    return retry_policy.after_retry(active.job, _error(exc), delay, active.now_ms)
 
 
 def _released(active: ActiveJob, exc: Release) -> Ending:
@@ -121,10 +125,28 @@ def _released(active: ActiveJob, exc: Release) -> Ending:
         delay = max(0, epoch_ms(exc.delay, field="delay") - active.now_ms)
     else:
         delay = milliseconds(exc.delay, field="delay")
-    # A release that counts is an attempt, and attempts are limited.
-    if exc.counts and active.job.attempts >= active.job.max_attempts:
-        return Failed(_error(exc))
-    return Released(delay, exc.counts, error_of(exc).message)
+    # Only a release that counts may fail the job, and needs a stack to show.
+    own = _error(exc) if exc.counts else error_of(exc)
+    released = Released(delay, exc.counts, own.message)
+    return retry_policy.after_release(
+        active.job, released, active.now_ms, own=own, cause=_cause(exc)
+    )
+
+
+def _failure(exc: Fail) -> Error:
+    """Return the error of *exc*, or without a text that of what caused it."""
+    return (None if exc.args else _cause(exc)) or _error(exc)
+
+
+def _cause(exc: BaseException) -> Error | None:
+    """Return the error that *exc* was raised from, if any."""
+    match exc.__cause__:
+        case None:
+            return None
+        case RunEnded(ending=Failed(error=error) | Retried(error=error)):
+            return error
+        case cause:
+            return _error(cause)
 
 
 def _message_of(ending: Ending) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from kue.aio.callbacks import is_async
 from kue.model.payload import JSON
+from kue.worker.pools.child_names import MAIN, module_name
 from kue.worker.pools.processes import FunctionTarget
 
 if TYPE_CHECKING:
@@ -84,14 +85,10 @@ def target_of(function: Any) -> FunctionTarget:
             f"{name} cannot run in a child process: move it to the top of a "
             "module, where that process can import it"
         )
-    if module != "__main__":
-        return FunctionTarget(module, name)
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    # Started by ``python -m package``: its name can be imported.
-    if spec is not None and spec.name:
-        return FunctionTarget(spec.name, name)
-    return FunctionTarget(module, name, getattr(main, "__file__", None))
+    module = module_name(module)
+    is_file = module == MAIN
+    file = getattr(sys.modules[MAIN], "__file__", None) if is_file else None
+    return FunctionTarget(module, name, file)
 
 
 class _Done:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kue.cli.output.listing import count
+from kue.model.draft import UNLIMITED
 from kue.model.events import Event, Kind
 from kue.model.job import State
 
@@ -148,7 +149,7 @@ def _running_table(jobs: Sequence[Job]) -> Table:
         table.add_column(column)
     for job in jobs[:RUNNING]:
         bar = ProgressBar(total=100, completed=job.progress, width=30)
-        attempt = f"{job.attempts} of {job.max_attempts}"
+        attempt = f"{job.attempts} of {job.max_attempts or UNLIMITED}"
         table.add_row(str(job.id), job.type, attempt, bar)
     return table
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from kue.model.duration import Duration
     from kue.model.job import Job, PriorityGiven
+    from kue.model.options import AttemptsGiven
     from kue.model.payload import JSON
     from kue.store.values import LogLine
 
@@ -77,7 +78,7 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         data: JSON | msgspec.UnsetType = msgspec.UNSET,
         priority: PriorityGiven | msgspec.UnsetType = msgspec.UNSET,
         tags: Iterable[str] | msgspec.UnsetType = msgspec.UNSET,
-        attempts: int | msgspec.UnsetType = msgspec.UNSET,
+        attempts: AttemptsGiven | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:
         """Change what is given; a run in progress keeps the data it started with."""
         tags = tags if tags is msgspec.UNSET else tuple(tags)

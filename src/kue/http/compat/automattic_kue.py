@@ -231,7 +231,7 @@ def _position(text: str) -> int | None:
 
 def _show(job: Job) -> dict[str, JSON]:
     """Return a job in Kue's JSON; what it does not have yet is omitted."""
-    made = job_json.attempts_made(job)
+    made, most = job_json.attempts_made(job), job_json.max_attempts(job)
     shown = {
         "id": job.id,
         "type": job.type,
@@ -253,8 +253,8 @@ def _show(job: Job) -> dict[str, JSON]:
         "ttl": _text(job.ttl),
         "attempts": {
             "made": made,
-            "remaining": max(0, job.max_attempts - made),
-            "max": job.max_attempts,
+            "remaining": max(0, most - made),
+            "max": most,
         },
     }
     return {name: value for name, value in shown.items() if value is not None}

@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from kue.http.framework.operations import Input
 from kue.http.framework.problem import bad_request
-from kue.model.job import MAX_PARENTS, MAX_TAGS, Delivery
+from kue.model.job import MAX_HISTORY, MAX_PARENTS, MAX_TAGS, Delivery
 from kue.model.job_json import JobView
 from kue.model.names import Name
+from kue.model.options import AttemptsGiven
 from kue.model.payload import value_of
 from kue.model.view_struct import View
 from kue.store.values import MAX_NUMBER, MAX_PATHS, DataPath, Filter, Priority
@@ -102,7 +103,10 @@ class NewJob(Input, frozen=True, kw_only=True):
     priority: Priority = 0
     delay: Span = 0
     at: Moment | None = None
-    attempts: int = 1
+    attempts: AttemptsGiven = 1
+    max_exceptions: Annotated[int, Meta(ge=1, le=MAX_HISTORY)] | None = None
+    #: A duration since the job was added, or ISO 8601 with a time zone.
+    retry_until: Span | None = None
     backoff: (
         bool
         | Span
@@ -131,6 +135,8 @@ class NewJob(Input, frozen=True, kw_only=True):
         del given["type"], given["data"]
         if self.at is not None:
             given["at"] = to_datetime(self.at)
+        if isinstance(self.retry_until, str):
+            given["retry_until"] = _moment_or_span(self.retry_until)
         if isinstance(self.backoff, NewBackoff):
             given["backoff"] = msgspec.to_builtins(self.backoff)
         return given
@@ -191,3 +197,11 @@ def to_datetime(given: int | datetime) -> datetime:
     if isinstance(given, datetime):
         return given
     return _EPOCH + timedelta(milliseconds=given)
+
+
+def _moment_or_span(text: str) -> datetime | str:
+    """Read ISO 8601; anything else is a duration, which the draft checks."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return text

@@ -27,6 +27,7 @@ from kue.http.v1.job_json import (
 from kue.model.errors import BadPayload, JobNotFound
 from kue.model.job_json import AttemptView, JobDetail, job_detail, job_view
 from kue.model.names import check_name
+from kue.model.options import AttemptsGiven
 from kue.store.values import MAX_LOG_LINES, Filter, Priority
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class JobEdit(Input, frozen=True, kw_only=True):
     data: Any = UNSET
     priority: Priority | UnsetType = UNSET
     tags: job_json.Tags | UnsetType = UNSET
-    attempts: int | UnsetType = UNSET
+    attempts: AttemptsGiven | UnsetType = UNSET
 
 
 class LogQuery(Input, frozen=True, kw_only=True):

@@ -33,12 +33,12 @@ from kue.worker.active_job import ActiveJob
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import ending_of, ending_of_result
 from kue.worker.pools import protocol
+from kue.worker.pools.child_names import CHILD_MAIN, class_names
 from kue.worker.progress_values import ProgressReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kue.model.job import Ending
     from kue.store.values import Progress
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -83,24 +83,24 @@ def main(arguments: list[str]) -> None:
             # the socket: another worker has that job by now.
             if os.getppid() != int(worker):
                 return
-            ending = run(ActiveJob(_decode_job(payload), sink), handler)
-            link.sendall(protocol.pack(protocol.RunEnd(ending)))
+            end = run(ActiveJob(_decode_job(payload), sink), handler)
+            link.sendall(protocol.pack(end))
 
 
-def run(active: ActiveJob, handler: Callable[[ActiveJob], Any]) -> Ending:
+def run(active: ActiveJob, handler: Callable[[ActiveJob], Any]) -> protocol.RunEnd:
     """Run *handler* and return how it ended, whatever it raised."""
     token = CURRENT.set(active)
     try:
         result = handler(active)
         if inspect.isawaitable(result):
             result = asyncio.run(awaited(result))
-        ending = ending_of_result(result)
+        end = protocol.RunEnd(ending_of_result(result))
     except BaseException as exc:
-        ending = ending_of(active, exc)
+        end = protocol.RunEnd(ending_of(active, exc), class_names(type(exc)))
     finally:
         CURRENT.reset(token)
     log_capture.finish(active)
-    return ending
+    return end
 
 
 def find(module: str, name: str, file: str | None = None) -> Callable[..., Any]:
@@ -110,7 +110,7 @@ def find(module: str, name: str, file: str | None = None) -> Callable[..., Any]:
         found = operator.attrgetter(name)(space)
     else:
         # Not as __main__: we need its functions, not what the script does when run.
-        names = runpy.run_path(file, run_name="__kue_child__")
+        names = runpy.run_path(file, run_name=CHILD_MAIN)
         first, _, rest = name.partition(".")
         found = names[first]
         found = operator.attrgetter(rest)(found) if rest else found

@@ -30,7 +30,6 @@ from kue.worker.pools import protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kue.model.job import Ending
     from kue.model.payload import JSON
     from kue.worker.active_run import ActiveRun
 
@@ -75,14 +74,14 @@ class ProcessPool:
         """
         child = await self._child(target)
         try:
-            ending = await child.call(run)
+            end = await child.call(run)
         except BaseException:
             await self._drop(child)
             raise
         self._idle.setdefault(target, []).append(child)
-        if isinstance(ending, Completed) and not ending.reason:
-            return _result(ending)
-        raise RunEnded(ending)
+        if isinstance(end.ending, Completed) and not end.ending.reason:
+            return _result(end.ending)
+        raise RunEnded(end.ending, end.raised)
 
     async def close(self) -> None:
         """Kill every child."""
@@ -141,7 +140,7 @@ class PoolProcess:
             ours.close()
             raise
 
-    async def call(self, run: ActiveRun) -> Ending:
+    async def call(self, run: ActiveRun) -> protocol.RunEnd:
         """Have the child run a job, and pass on its progress and log lines."""
         assert self._reader is not None
         assert self._writer is not None
@@ -151,7 +150,7 @@ class PoolProcess:
             while True:
                 message = await self._receive(self._reader)
                 if isinstance(message, protocol.RunEnd):
-                    return message.ending
+                    return message
                 self._pass_on(run, message)
         except (OSError, EOFError) as exc:
             raise ProcessLost(await self._cause_of_death()) from exc

@@ -37,6 +37,8 @@ class RunEnd(msgspec.Struct, frozen=True, tag="end"):
     """The run is over."""
 
     ending: Ending
+    #: The names of the class of what it raised, and of the bases of that.
+    raised: tuple[str, ...] = ()
 
 
 Message: TypeAlias = LogRecord | ProgressUpdate | RunEnd

@@ -12,7 +12,15 @@ from kue.cli.input import read_argument, read_json, read_lines
 from kue.cli.output.console import output, print_message
 from kue.cli.output.listing import progress_bar, show_one
 from kue.cli.output.text import jobs
-from kue.cli.params import DURATION, POSITIVE, PRIORITY, TIME, TYPE, options
+from kue.cli.params import (
+    ATTEMPTS,
+    DURATION,
+    POSITIVE,
+    PRIORITY,
+    TIME,
+    TYPE,
+    options,
+)
 from kue.cli.unknown_names import warn_of_unhandled_type
 from kue.store.values import MAX_BATCH
 
@@ -29,8 +37,10 @@ draft_options = options(
     click.option(
         "--priority", type=PRIORITY, help="critical, high, normal, low or -10."
     ),
+    click.option("--attempts", type=ATTEMPTS, help="The most attempts; else 1."),
+    click.option("--max-exceptions", type=int, help="Fail it after this many errors."),
     click.option(
-        "--attempts", type=int, help="The maximum number of attempts; else 1."
+        "--retry-until", type=TIME, help="No further attempt after this: 2h, or a time."
     ),
     click.option("--backoff", help="Wait between attempts: 30s, 1s,10s,1m, or JSON."),
     click.option("--timeout", type=DURATION, help="How long one run may take."),

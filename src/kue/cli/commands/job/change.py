@@ -12,7 +12,15 @@ from kue.cli.context import as_usage_error, changes, json_option
 from kue.cli.input import STDIN, read_argument
 from kue.cli.output.console import DONE, REFUSED, print_message
 from kue.cli.output.listing import show_json, show_one
-from kue.cli.params import DURATION, JOB_IDS, PRIORITY, TIME, batches, moment_of
+from kue.cli.params import (
+    ATTEMPTS,
+    DURATION,
+    JOB_IDS,
+    PRIORITY,
+    TIME,
+    batches,
+    moment_of,
+)
 from kue.client.bulk_actions import BulkResult
 from kue.model.errors import InvalidTransition, JobError, JobNotFound
 from kue.model.job import State
@@ -166,7 +174,7 @@ def _show(result: BulkResult, *, now: str, as_json: bool, hint: str) -> None:
 @click.option("--data", help="New data, as JSON; - reads it from standard input.")
 @click.option("--tag", "tags", multiple=True, help="New tags instead of the old ones.")
 @click.option("--no-tags", is_flag=True, help="Remove all tags.")
-@click.option("--attempts", type=int, help="The maximum number of attempts.")
+@click.option("--attempts", type=ATTEMPTS, help="The most attempts, or unlimited.")
 @results_json
 async def edit(
     q: Kue,

@@ -29,7 +29,7 @@ COLUMNS: tuple[Column[Job], ...] = (
     Column("type", lambda job: job.type, wraps=True),
     Column("state", lambda job: job.state.value),
     Column("prio", lambda job: job.priority, is_number=True, rank=4),
-    Column("tries", lambda job: f"{job.attempts}/{job.max_attempts}", rank=3),
+    Column("tries", lambda job: f"{job.attempts}/{job.max_attempts or '∞'}", rank=3),
     Column("added", lambda job: ago(job.created_at), rank=2),
     Column("data", lambda job: json_text(job.data), is_long=True, rank=1),
     Column("error", lambda job: job.error.summary if job.error else "", is_long=True),

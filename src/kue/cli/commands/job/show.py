@@ -24,6 +24,7 @@ from kue.cli.output.listing import (
 )
 from kue.cli.output.text import both, iso, json_text, visible, visible_lines, words
 from kue.cli.params import DURATION, JOB_ID, batches
+from kue.model.draft import UNLIMITED
 from kue.model.errors import JobNotFound
 from kue.model.job import Priority, State
 from kue.model.job_json import job_detail
@@ -155,13 +156,19 @@ def _outcome(job: Job) -> dict[str, str]:
     if job.progress_data is not None:
         progress += f" {json_text(job.progress_data)}"
     return {
-        "attempts": f"{job.attempts} of {job.max_attempts}",
+        "attempts": f"{job.attempts} of {job.max_attempts or UNLIMITED}",
+        "released": _released(job.releases),
         "lost workers": str(job.stalls or ""),
         "progress": progress,
         "result": json_text(job.result) if job.state is State.COMPLETE else "",
         "error": job.error.summary if job.error else "",
         "worker": job.worker or "",
     }
+
+
+def _released(number: int) -> str:
+    times = "once" if number == 1 else f"{number} times"
+    return f"{times}, not counted as attempts" if number else ""
 
 
 def _times(job: Job, now: int) -> dict[str, str]:
@@ -172,6 +179,7 @@ def _times(job: Job, now: int) -> dict[str, str]:
         "ended": job.ended_at,
         "failed": job.failed_at if job.state is not State.FAILED else None,
         "expires": job.expires_at if not job.state.is_final else None,
+        "retried until": job.retry_until,
     }
     shown = {name: both(at, now) for name, at in moments.items() if at is not None}
     if job.run is not None:
@@ -199,6 +207,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
     }
     return {
         "tags": ", ".join(spec.tags),
+        "max errors": str(spec.max_exceptions or ""),
         "unique": job.unique or "",
         "group": job.group or "",
         "parent": str(spec.parent or ""),

@@ -249,7 +249,7 @@ def _too_many_tries(job: JobRecord) -> Iterator[Violation]:
     made, most = int(match[1]) if match else 0, job.job.max_attempts
     # An edit may lower the limit, and a run may end with a request for one more: then
     # all of them are in the history.
-    if match and made >= most and made != job.job.attempts:
+    if match and 0 < most <= made and made != job.job.attempts:
         problem = f"is in {job.place} with {made} attempts made of {most}, "
         yield Violation(f"{problem}and its history has {job.job.attempts}")
 

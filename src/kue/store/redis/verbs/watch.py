@@ -298,5 +298,6 @@ def _public_detail(detail: dict[str, Any]) -> dict[str, Any]:
     elif outcome == "stalled":
         detail["reason"] = error.get("message", "")
     detail.pop("counts", None)
+    detail.pop("asked", None)
     detail.pop("fingerprint", None)
     return detail

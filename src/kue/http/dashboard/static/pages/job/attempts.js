@@ -42,7 +42,7 @@ export function keyOf(entry) {
 }
 
 function entryView(entry, open) {
-  const [words, state] = OUTCOMES[entry.outcome] ?? [entry.outcome, "waiting"];
+  const [words, state] = outcomeOf(entry);
   const head = [
     h("span", { class: "ending-number" }, entry.attempt ? `Attempt ${entry.attempt}` : "—"),
     h("span", { class: "ending-outcome", dataset: { state } }, words),
@@ -64,6 +64,11 @@ function entryView(entry, open) {
     h("summary", { class: "ending-head" }, head),
     h("div", { class: "ending-body" }, body),
   );
+}
+
+function outcomeOf({ outcome, counts }) {
+  if (outcome === "released" && !counts) return ["released, not counted", "waiting"];
+  return OUTCOMES[outcome] ?? [outcome, "waiting"];
 }
 
 function firstLine(entry) {

@@ -22,6 +22,7 @@ export function detailsOf(job) {
     ["Type", link(`/queues/${pathSegment(job.type)}`, job.type)],
     ["Priority", priorityOf(job.priority)],
     ["Attempts", attemptCount(job)],
+    ["Released", job.releases ? `${job.releases}, not counted as attempts` : null],
     ["Stalls", job.stalls || null],
     ["Worker", job.worker && jobsWith({ worker: job.worker }, job.worker)],
     ["Created", timeAgo(job.created_at)],
@@ -34,6 +35,8 @@ export function detailsOf(job) {
     ["Unique key", job.unique],
     ["Unique for", job.unique_for ? duration(job.unique_for) : null],
     ["Backoff", job.backoff && backoffText(job.backoff)],
+    ["Fails after", job.max_exceptions ? `${job.max_exceptions} errors` : null],
+    ["Retried until", job.retry_until && timeAgo(job.retry_until)],
     ["Timeout", job.timeout ? duration(job.timeout) : null],
     ["Must report within", job.ttl ? duration(job.ttl) : null],
     ["Must start by", job.expires_at && timeAgo(job.expires_at)],
@@ -47,6 +50,7 @@ export function detailsOf(job) {
 }
 
 function attemptCount(job) {
+  if (!job.max_attempts) return `${job.attempts}, unlimited`;
   const left = job.max_attempts - job.attempts;
   const count = `${job.attempts} of ${job.max_attempts}`;
   if (["complete", "cancelled"].includes(job.state) || left <= 0) return count;

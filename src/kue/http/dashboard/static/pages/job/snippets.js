@@ -8,7 +8,9 @@ import { fill, h } from "../../lib/dom.js";
 const OPTIONS = [
   { name: "priority", of: (job) => job.priority },
   { name: "delay", of: (job) => seconds(job.delay) },
-  { name: "attempts", of: (job) => job.max_attempts, usual: 1 },
+  { name: "attempts", of: attemptsOf, usual: 1 },
+  { name: "max_exceptions", of: (job) => job.max_exceptions },
+  { name: "retry_until", of: retryTime },
   { name: "backoff", of: (job) => job.backoff },
   { name: "timeout", of: (job) => seconds(job.timeout) },
   { name: "ttl", of: (job) => seconds(job.ttl) },
@@ -88,6 +90,15 @@ function optionsOf(job, options) {
 
 function seconds(ms) {
   return ms === null || ms === undefined ? null : ms / 1000;
+}
+
+function attemptsOf(job) {
+  return job.max_attempts === 0 ? "unlimited" : job.max_attempts;
+}
+
+//: A similar job may be retried for as long, not until the same moment.
+function retryTime({ retry_until: until, created_at: created }) {
+  return until > created ? `${seconds(until - created)}s` : null;
 }
 
 //: A JSON value as a Python literal.

@@ -73,7 +73,7 @@ export const COLUMNS = [
     key: "attempts",
     label: "Attempts",
     end: true,
-    render: (job) => `${number(job.attempts)}/${number(job.max_attempts)}`,
+    render: (job) => `${number(job.attempts)}/${job.max_attempts ? number(job.max_attempts) : "∞"}`,
     text: (job) => job.attempts,
   },
   {
