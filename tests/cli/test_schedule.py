@@ -217,7 +217,7 @@ def test_a_schedule_may_be_the_first_thing_in_a_store(
     [
         ("x clean", "a schedule needs one of every, cron and at"),
         ("x clean --every 1m --cron '* * * * *'", "needs one of every, cron and at"),
-        ("x clean --every 50ms", "every must be at least 100 ms, not '0:00:00.05"),
+        ("x clean --every 50ms", "every must be at least 100 ms, not 0:00:00.05"),
         ("x clean --every often", "every 'often' cannot be read; write a number with"),
         ("x clean --every 1m --jitter 1m", "jitter must be shorter than the interval"),
         ("x clean --cron '0 9 * *'", "cannot be read (wrong number of fields); write"),

@@ -41,7 +41,7 @@ def given(
             {"every": "1h", "cron": "@daily"},
             "a schedule needs one of every, cron and at",
         ),
-        ({"every": "99ms"}, "every must be at least 100 ms, not '99ms'"),
+        ({"every": "99ms"}, "every must be at least 100 ms, not 99ms"),
         ({"every": 0}, "every must be at least 100 ms, not 0"),
         (
             {"every": "1m", "jitter": "1m"},
@@ -103,6 +103,14 @@ def test_a_name_that_is_too_long_or_empty_is_refused(name: str, message: str) ->
 def test_a_job_of_a_schedule_has_no_time_or_parents(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"leave out at, after, parent and address_id"):
         schedule_of("s", draft("report", **options), now=T0, every="1m")
+
+
+def test_a_job_of_a_schedule_is_retried_for_a_time_and_not_until_a_moment() -> None:
+    schedule = schedule_of("s", draft("r", retry_until="2h"), now=T0, every="1d")
+    assert schedule.draft.spec.retry_for == 2 * HOUR
+
+    with pytest.raises(ValueError, match=r"is a duration, not a moment"):
+        schedule_of("s", draft("r", retry_until=moment(T0)), now=T0, every="1d")
 
 
 def test_a_job_of_a_schedule_has_room_for_one_more_tag() -> None:

@@ -137,8 +137,7 @@ def _interval(
     given = options["every"]
     every = milliseconds(given or 0, field="every")
     if every < MIN_EVERY_MS:
-        shown = repr(str(given))
-        raise ValueError(f"every must be at least {MIN_EVERY_MS} ms, not {shown}")
+        raise ValueError(f"every must be at least {MIN_EVERY_MS} ms, not {given}")
     if timing["jitter"] >= every:
         raise ValueError("jitter must be shorter than the interval, every")
     first = timing["starts_at"]
