@@ -10,6 +10,7 @@ shows them, so "every hour" is each hour that passes.
 from __future__ import annotations
 
 from bisect import bisect_left
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -94,11 +95,14 @@ def zone_of(name: str) -> ZoneInfo:
 def tick_after(expression: str, tz: str, moment: int) -> int | None:
     """Return the first time after *moment* when it is due; None if there is none."""
     zone = zone_of(tz)
-    if _is_shown(expression):
-        return _shown_after(expression, zone, moment)
-    since = datetime.fromtimestamp(moment // 1000, zone)
-    # While clocks show an hour for the second time, the next one is in the past.
-    return next((at for at in _ticks(expression, since) if at > moment), None)
+    # Where the calendar ends, so do the ticks.
+    with suppress(OverflowError):
+        if _is_shown(expression):
+            return _shown_after(expression, zone, moment)
+        since = datetime.fromtimestamp(moment // 1000, zone)
+        # While clocks show an hour for the second time, the next one is in the past.
+        return next((at for at in _ticks(expression, since) if at > moment), None)
+    return None
 
 
 def tick_until(expression: str, tz: str, moment: int) -> int | None:

@@ -156,8 +156,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         elif moment >= first:
             steps = (moment - first) // self.every + 1 if self.every else 0
             tick = first + steps * self.every if self.every else None
-        is_over = tick is None or (self.ends_at is not None and tick > self.ends_at)
-        return None if is_over else tick
+        last = _MAX_TIME if self.ends_at is None else self.ends_at
+        return None if tick is None or tick > last else tick
 
     def tick_until(self, moment: int) -> int:
         """Return the last tick from `due_at` up to *moment*."""
