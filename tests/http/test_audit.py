@@ -53,6 +53,10 @@ async def test_a_change_is_noted_with_who_what_target_status_and_address(
         ("POST", "/api/v1/jobs/{id}/cancel", {}, "actions.cancel", "{id}", 200),
         ("DELETE", "/api/v1/jobs/{id}", None, "jobs.remove", "{id}", 204),
         ("POST", "/api/v1/queues/email/pause", {}, "queues.pause_queue", "email", 200),
+        (
+            *("PUT", "/api/v1/schedules/a", {"type": "a", "every": "1h"}),
+            *("schedules.set_schedule", "a", 201),
+        ),
         ("POST", "/kue/job", {"type": "a"}, "kue.add", "", 200),
         ("GET", "/kue/inactive/{id}", None, "kue.restart", "{id}", 200),
         ("DELETE", "/kue/job/{id}", None, "kue.remove", "{id}", 200),

@@ -55,6 +55,8 @@ async def furnish(q: Kue) -> None:
     await claim_one(q.store, now=await q.now())
     await q.limit("email", concurrency=3)
     await q.pause("report", reason="month end")
+    await q.schedule("nightly", q.draft("report"), cron="0 3 * * *", tz="Europe/Berlin")
+    await q.run_schedule("nightly")
 
 
 @pytest.mark.long

@@ -43,6 +43,7 @@ BODIES: dict[str, Any] = {
     "PATCH /jobs/{job_id}": {"priority": 1},
     "POST /jobs/{job_id}/priority": {"priority": "high"},
     "POST /jobs/{job_id}/reschedule": {"delay": "1h"},
+    "PUT /schedules/{name}": {"type": "email", "every": "1h"},
     "POST /workers/{name}/pause": {},
     "POST /login": {"name": "ann", "password": "correct horse"},
     "PUT /me/password": {"current": "correct horse", "password": "battery staple"},

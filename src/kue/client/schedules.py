@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kue.client.declared_schedules import DeclaredSchedule, put_schedule
 from kue.client.handle import JobHandle, added_handle
-from kue.model.errors import ScheduleNotFound
+from kue.model.errors import ScheduleDeclared, ScheduleNotFound
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Schedules:
         times are the same, its next one.
 
         Raises:
-            ValueError, TypeError: An option makes no sense; or the schedule is
-                declared in code.
+            ValueError, TypeError: An option makes no sense.
+            ScheduleDeclared: The schedule is declared in code.
             BadPayload: The data is larger than 16 KiB.
         """
         store = self._connection.store
@@ -142,7 +142,4 @@ async def _jobs(store: Store, ids: list[int]) -> dict[int, Job | None]:
 
 def _check_not_declared(schedule: Schedule) -> None:
     if schedule.declared_by:
-        raise ValueError(
-            f"schedule {schedule.name!r} is declared in code, by "
-            f"{schedule.declared_by}; change it there, or choose another name"
-        )
+        raise ScheduleDeclared(schedule.name, schedule.declared_by)

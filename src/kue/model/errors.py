@@ -108,6 +108,17 @@ class ScheduleNotFound(KueError):
         self.name = name
 
 
+class ScheduleDeclared(KueError, ValueError):
+    """The schedule is declared in code, and cannot be changed at run time."""
+
+    def __init__(self, name: str, module: str) -> None:
+        super().__init__(
+            f"schedule {name!r} is declared in code, by {module}; change it there, or "
+            "choose another name"
+        )
+        self.name = name
+
+
 class StoreError(KueError):
     """The store failed or refused an operation."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kue.model.backoff import Backoff
 from kue.model.job import Delivery
 from kue.model.schedule import Missed, Overlap
 from kue.model.view_struct import View
@@ -62,12 +63,20 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
 
     data: Any
     priority: int
+    delay: int
     max_attempts: int
+    backoff: Backoff | None
     timeout: int
+    ttl: int
+    expires: int
     unique: str | None
+    unique_for: int
     group: str | None
     tags: tuple[str, ...]
+    remove_on_complete: bool
+    retention: int | None
     delivery: Delivery
+    meta: dict[str, str]
 
 
 def schedule_view(schedule: Schedule, *, now: int) -> ScheduleView:

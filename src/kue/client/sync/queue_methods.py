@@ -324,8 +324,8 @@ class SyncQueueMethods(BlockingCalls):
         times are the same, its next one.
 
         Raises:
-            ValueError, TypeError: An option makes no sense; or the schedule is
-                declared in code.
+            ValueError, TypeError: An option makes no sense.
+            ScheduleDeclared: The schedule is declared in code.
             BadPayload: The data is larger than 16 KiB.
         """
         return self.call(lambda q: q.schedule(name, draft, **options))

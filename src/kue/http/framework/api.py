@@ -168,6 +168,8 @@ class Api:
                 return result
             response = reply(result, operation, request)
             response.headers.update(context.headers)
+            if context.status is not None:
+                response.status_code = context.status
             return response
 
         if operation.is_list:

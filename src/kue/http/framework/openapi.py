@@ -177,11 +177,14 @@ def _query(operation: Operation) -> Iterable[dict[str, Any]]:
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
-    good: dict[str, Any] = {"description": operation.status.phrase}
+    good: dict[str, Any] = {}
     if operation.returns is not None and operation.returns is not type(None):
         content = {"schema": _schema(operation.returns)}
         good["content"] = {operation.media_type: content}
-    responses = {str(operation.status.value): good}
+    responses = {
+        str(status.value): {"description": status.phrase, **good}
+        for status in (operation.status, *operation.also)
+    }
     if operation.method == "GET":
         unchanged = HTTPStatus.NOT_MODIFIED
         responses[str(unchanged.value)] = {"description": unchanged.phrase}

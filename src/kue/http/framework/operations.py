@@ -39,7 +39,7 @@ class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A query or a body; unknown fields are refused."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class RequestContext:
     """A request that was allowed, and what its operation works with."""
 
@@ -51,6 +51,8 @@ class RequestContext:
     audit: AuditLog
     #: Further headers of the response.
     headers: dict[str, str] = field(default_factory=dict)
+    #: One of `Operation.also`, if the response has that status.
+    status: HTTPStatus | None = None
 
     @property
     def redaction(self) -> Redaction:
@@ -68,6 +70,8 @@ class Operation:
     #: The scope it needs; None if authentication is enough.
     scope: Scope | None = Scope.MANAGE
     status: HTTPStatus = HTTPStatus.OK
+    #: Further statuses of success.
+    also: tuple[HTTPStatus, ...] = ()
     #: Whether it needs no authentication.
     is_open: bool = False
     #: Whether it returns a list that may be large.

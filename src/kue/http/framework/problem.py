@@ -18,6 +18,8 @@ from kue.model.errors import (
     BadPayload,
     InvalidTransition,
     JobNotFound,
+    ScheduleDeclared,
+    ScheduleNotFound,
     StoreError,
     StoreFull,
     UniqueHeld,
@@ -108,9 +110,9 @@ def refused(error: Exception) -> Refused | None:
     match error:
         case Refused():
             return error
-        case JobNotFound() | NoSuchAccount():
+        case JobNotFound() | ScheduleNotFound() | NoSuchAccount():
             return not_found(str(error))
-        case InvalidTransition() | UniqueHeld() | NameTaken():
+        case InvalidTransition() | UniqueHeld() | NameTaken() | ScheduleDeclared():
             return Refused(HTTPStatus.CONFLICT, str(error))
         case BadPayload():
             return bad_request(str(error), error.field)

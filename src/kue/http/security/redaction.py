@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -24,8 +24,10 @@ from kue.model.credential_masking import mask_credentials
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kue.model.job import Attempt, Error, Job
+    from kue.model.job import Attempt, Error, Job, JobTerms
     from kue.model.payload import JSON
+
+Terms = TypeVar("Terms", bound="JobTerms")
 
 #: What is shown instead of a value.
 MASK = "•••"
@@ -158,15 +160,18 @@ class Redaction:
                 hidden[key] = self.text(hidden[key])
         return dict(hidden)
 
-    def job(self, job: Job) -> Job:
-        """Return a job with its secrets hidden."""
+    def terms(self, job: Terms) -> Terms:
+        """Return a job or a draft with the secrets of its options hidden."""
         spec = replace(
             job.spec, data=self.hide(job.spec.data), meta=self.hide(job.spec.meta)
         )
+        unique = None if job.unique is None else self._url(job.unique)
+        return replace(job, spec=spec, unique=unique)
+
+    def job(self, job: Job) -> Job:
+        """Return a job with its secrets hidden."""
         return replace(
-            job,
-            spec=spec,
-            unique=None if job.unique is None else self._url(job.unique),
+            self.terms(job),
             # It may contain the reason of a pause.
             held=self.text(job.held),
             progress_data=self.hide(job.progress_data),

@@ -11,6 +11,7 @@ from kue.http.v1 import (
     jobs,
     metrics,
     queues,
+    schedules,
     stats,
     workers,
 )
@@ -24,6 +25,7 @@ SECTIONS = (
     jobs.section,
     job_actions.section,
     error_groups.section,
+    schedules.section,
     workers.section,
     bus.section,
     events.section,
