@@ -127,18 +127,22 @@ def test_a_list_is_written_as_json(kue: CommandLine) -> None:
     assert "data" not in item
 
 
-def test_a_time_zone_that_is_not_known_here_does_not_hide_the_list(
+def test_a_time_zone_that_is_not_known_here_hides_no_schedule(
     kue: CommandLine,
 ) -> None:
     kue.arrange(add_elsewhere)
-    kue.on_a_terminal()
 
-    listed, shown = kue("schedule", "list"), kue("schedule", "show", "far")
+    shown = dict(kue("schedule", "show", "far").rows)
+    tried = kue("schedule", "next", "far")
+    kue.on_a_terminal()
+    listed = kue("schedule", "list")
 
     assert (listed.code, listed.err) == (0, "")
     assert "every day at 9:00, Base" in listed.shown
-    assert (shown.code, shown.out) == (2, "")
-    assert shown.err.startswith("kue: time zone 'Mars/Base' is not known here; ")
+    assert shown["time zone"] == "Mars/Base (not known here)"
+    assert "next" not in shown
+    assert (tried.code, tried.out) == (2, "")
+    assert tried.err.startswith("kue: time zone 'Mars/Base' is not known here; ")
 
 
 @pytest.mark.parametrize("width", [80, 60])
@@ -158,7 +162,8 @@ def test_a_list_of_schedules_fits_where_there_is_little_room(
 
 
 def test_a_schedule_is_shown_with_everything(kue: CommandLine) -> None:
-    options = "--jitter 10m --overlap skip --expires 2h --priority high --timeout 30"
+    options = "--jitter 10m --overlap skip --expires 2h --priority high --timeout 30 "
+    options += "--attempts unlimited --retry-until 1d"
     type_in(kue, f"""schedule add 'the night' report '["eu"]' {NIGHTLY} {options}""")
 
     rows = kue("schedule", "show", "the night").rows
@@ -178,7 +183,8 @@ def test_a_schedule_is_shown_with_everything(kue: CommandLine) -> None:
         "type": "report",
         "data": '["eu"]',
         "priority": "high (-10)",
-        "attempts": "1",
+        "attempts": "unlimited",
+        "retried for": "1 d",
         "timeout": "30 s",
         "expires": "after 2 h",
         "jobs": "kue job list --tag 'schedule:the night'",

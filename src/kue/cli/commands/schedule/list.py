@@ -13,7 +13,7 @@ from kue.cli.commands.schedule.wording import (
     standing,
     zone_for,
 )
-from kue.cli.context import as_usage_error, json_option, reads
+from kue.cli.context import json_option, reads
 from kue.cli.output.console import output, print_message
 from kue.cli.output.listing import Cell, Column, Listing, ago
 from kue.cli.output.text import iso, since
@@ -109,8 +109,7 @@ async def list_(q: Kue, as_json: bool) -> None:
     """
     found, now = await q.schedules(), await q.now()
     listing = Listing(_columns(), partial(schedule_view, now=now), as_json=as_json)
-    with as_usage_error():
-        listing.show(found, now=now)
+    listing.show(found, now=now)
     if not found:
         print_message("there are no schedules yet; kue schedule add adds one")
     _warn_of_late(found, now)

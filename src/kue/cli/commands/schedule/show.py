@@ -32,9 +32,10 @@ from kue.cli.output.listing import (
 from kue.cli.output.text import both, iso, json_text, since, words
 from kue.cli.params import SCHEDULE
 from kue.cli.unknown_names import find_schedule
+from kue.model.draft import UNLIMITED
 from kue.model.job import Draft, Spec
 from kue.model.schedule import tag_of
-from kue.model.schedule_json import UPCOMING, schedule_detail
+from kue.model.schedule_json import schedule_detail, schedule_view
 from kue.model.schedule_options import schedule_of
 
 if TYPE_CHECKING:
@@ -95,12 +96,11 @@ async def show(q: Kue, name: str, as_json: bool) -> None:
       kue schedule show nightly --json | jq .upcoming
     """
     schedule, now = await find_schedule(q, name), await q.now()
-    with as_usage_error():
-        if as_json:
-            show_json(schedule_detail(schedule, now=now))
-            return
-        show_facts(_facts(schedule, now))
-        _show_ticks(schedule)
+    if as_json:
+        show_json(schedule_detail(schedule, now=now))
+        return
+    show_facts(_facts(schedule, now))
+    _show_ticks(schedule)
 
 
 def _show_ticks(schedule: Schedule) -> None:
@@ -117,7 +117,7 @@ def _facts(schedule: Schedule, now: int) -> list[tuple[str, str]]:
     zone = zone_for(schedule)
     times = [
         ("next", f"{weekday(at, zone)} {both(at, now, zone)}")
-        for at in schedule.upcoming(UPCOMING, since=now)
+        for at in schedule_view(schedule, now=now).upcoming
     ]
     facts = [
         *_timing(schedule, now).items(),
@@ -134,11 +134,12 @@ def _timing(schedule: Schedule, now: int) -> dict[str, str]:
         state += f"; kue schedule resume {shlex.quote(schedule.name)} ends that"
     elif is_late(schedule, now):
         state = f"{next_run(schedule, now)}; it fires when a worker runs"
+    note = "" if zone_for(schedule) else " (not known here)"
     return {
         "name": schedule.name,
         "when": schedule.words,
         "cron": schedule.cron,
-        "time zone": schedule.tz if schedule.cron else "",
+        "time zone": f"{schedule.tz}{note}" if schedule.cron else "",
         "state": state,
     }
 
@@ -164,8 +165,9 @@ def _job(schedule: Schedule) -> dict[str, str]:
         "type": draft.type,
         "data": json_text(draft.spec.data),
         "priority": priority_text(draft.priority),
-        "attempts": str(draft.spec.max_attempts),
+        "attempts": str(draft.spec.max_attempts or UNLIMITED),
         **option_facts(draft),
+        "retried for": words(draft.spec.retry_for) if draft.spec.retry_for else "",
         "expires": f"after {words(draft.expires)}" if draft.expires else "",
         "jobs": f"kue job list --tag {tag}",
     }
