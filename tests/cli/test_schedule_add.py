@@ -109,8 +109,8 @@ def test_a_schedule_of_code_is_not_changed(kue: CommandLine) -> None:
 
     assert (said.code, said.out) == (1, "")
     assert said.err == (
-        "kue: digest is declared in code, by shop.tasks; change it there, or choose "
-        "another name\n"
+        "kue: schedule 'digest' is declared in code, by shop.tasks; change it there, "
+        "or choose another name\n"
     )
     assert stored(kue, "digest").every == HOUR
 

@@ -17,7 +17,7 @@ from kue.cli.output.console import DONE, REFUSED, print_message
 from kue.cli.output.listing import show_json
 from kue.cli.params import DURATION, SCHEDULE, TIME, TYPE, moment_of, options
 from kue.cli.unknown_names import warn_of_unhandled_type
-from kue.model.errors import ScheduleNotFound
+from kue.model.errors import ScheduleDeclared, ScheduleNotFound
 from kue.model.schedule import Missed, Overlap
 from kue.model.schedule_json import schedule_detail
 from kue.model.schedule_options import ScheduleOptions
@@ -85,15 +85,13 @@ async def add(
     timing = await _timing(q, given)
     value = None if data is None else read_argument(data, what="data")
     known = await _known(q, name)
-    if known is not None and known.declared_by:
-        print_message(
-            f"{name} is declared in code, by {known.declared_by}; change it there, or "
-            "choose another name"
-        )
-        return REFUSED
     with as_usage_error():
         draft = q.draft(type, value, **job_options(given))
-        schedule = await q.schedule(name, draft, **timing)
+        try:
+            schedule = await q.schedule(name, draft, **timing)
+        except ScheduleDeclared as exc:
+            print_message(str(exc))
+            return REFUSED
     await _report(q, schedule, known, as_json=as_json)
     return DONE
 
