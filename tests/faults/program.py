@@ -91,7 +91,13 @@ async def run(url: str, prefix: str, name: str) -> None:
         await queue.run(grace=5)
 
 
-ROLES = {"add": add, "work": work, "hold": hold}
+async def tend(store: Store, name: str) -> None:
+    """Make one pass of maintenance after the other, also when none is due."""
+    while True:
+        await store.tend(now=await store.now())
+
+
+ROLES = {"add": add, "work": work, "hold": hold, "tend": tend}
 
 
 async def main(role: str, url: str, prefix: str, name: str) -> None:

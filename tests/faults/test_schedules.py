@@ -29,9 +29,9 @@ from tests.support.upkeep import tend
 DRAFT = draft("report")
 #: Often enough that a process is killed while it fires.
 QUICK_MS = 100
-KILLS = 3
-#: Of ms: as long as some passes of maintenance are apart.
-SPAN_MS = 1500
+KILLS = 2
+#: Between two kills; a worker makes a pass about once per second.
+SPAN_MS = 500
 
 
 async def ticks_of_jobs(store: Store) -> list[int]:
@@ -72,9 +72,11 @@ async def until_fired(store: Store) -> None:
     await eventually(has_fired)
 
 
+@pytest.mark.parametrize("role", ["run", "tend"])
 async def test_processes_that_are_killed_fire_each_tick_once(
-    store: Store, url: str, prefix: str
+    store: Store, url: str, prefix: str, role: str
 ) -> None:
+    """Two workers, or two processes that fire at the same time, all the time."""
     first = await store.now()
     quick = every(
         "s", QUICK_MS / 1000, draft(TYPE, {"seconds": 0}), first_at=first, missed="all"
@@ -83,13 +85,13 @@ async def test_processes_that_are_killed_fire_each_tick_once(
 
     async with AsyncExitStack() as running:
         workers = [
-            await running.enter_async_context(Process("run", url, prefix, PATIENT))
+            await running.enter_async_context(Process(role, url, prefix, PATIENT))
             for _ in range(2)
         ]
         for _ in range(KILLS):
             await until_fired(store)
             workers.pop(0).kill()
-            heir = Process("run", url, prefix, PATIENT)
+            heir = Process(role, url, prefix, PATIENT)
             workers.append(await running.enter_async_context(heir))
         await until_fired(store)
 
