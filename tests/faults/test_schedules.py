@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from kue.model.draft import draft
+from kue.model.errors import StoreUnavailable
 from kue.model.job import Draft
 from kue.model.schedule import Schedule
 from kue.store.contract import Store
@@ -20,7 +21,7 @@ from tests.faults.forgetful import Forgetful
 from tests.faults.processes import Process
 from tests.faults.program import PATIENT, TYPE
 from tests.faults.sentinels import Replicated
-from tests.support.jobs import MINUTE, SECOND, T0
+from tests.support.jobs import MINUTE, SECOND, T0, add_one
 from tests.support.patience import eventually
 from tests.support.proxy import Fate, Proxy
 from tests.support.schedules import every, moment
@@ -155,16 +156,21 @@ async def test_passes_in_random_trouble_fire_each_tick_once(
 
 
 async def test_a_firing_that_arrives_late_does_nothing(
-    proxied: Store, direct: Store, proxy: Proxy
+    proxy: Proxy, direct: Store, new_store: NewStore
 ) -> None:
-    """Its connection broke, and others fired in the meantime."""
+    """Its process gave up, and others fired in the meantime."""
+    hasty = new_store(proxy.url, budget="2s")
     await direct.schedule(minutely())
-    proxy.plan(Fate.PASS, Fate.HOLD)
-    await proxied.tend(now=T0)
+    # From then on Redis knows the scripts, and each call is one.
+    await add_one(direct, "other", now=T0 - MINUTE)
+    await hasty.tend(now=T0 - MINUTE)
+    proxy.plan(Fate.PASS, Fate.HOLD, *[Fate.CUT_BEFORE] * 1000)
+    with pytest.raises(StoreUnavailable):
+        await hasty.tend(now=T0)
     assert proxy.struck[Fate.HOLD] == 1
     await tend(direct, T0 + MINUTE)
 
-    await proxy.release()
+    assert b"LATE" in await proxy.release()
 
     assert await ticks_of_jobs(direct) == minutes(2)
 

@@ -266,7 +266,7 @@ class Both:
         Clear; which of too many jobs go is the engine's choice, and in which order.
 
         A job that waits for another one of them is removed before it, or cancelled
-        with it: then it may be removed all the same, or be out of reach.
+        or released with it: then it may be removed all the same, or be out of reach.
         """
         before = {e.id for state in states for e in self.model.of(state, type)}
         said = self.ask(self.store.clear(type, states, limit=limit, now=self.now))
@@ -277,14 +277,10 @@ class Both:
             same({job.state for job in left} & set(states), set())
         for entry in (self.model.jobs[job_id] for job_id in removed):
             if entry.state is State.BLOCKED:
-                self.model.perhaps.append(
-                    Event(
-                        kind=Kind.CANCELLED,
-                        job_id=entry.id,
-                        type=entry.type,
-                        at=self.now,
-                    )
-                )
+                # Of one that may run however its parents end.
+                kind = Kind.PROMOTION if entry.draft.after_any else Kind.CANCELLED
+                event = Event(kind=kind, job_id=entry.id, type=entry.type, at=self.now)
+                self.model.perhaps.append(event)
         # Those that wait have higher ids than those that they wait for.
         self.model.remove(RemoveRequest(sorted(removed, reverse=True)), self.now)
 
