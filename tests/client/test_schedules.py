@@ -10,8 +10,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from kue import ActiveJob, BadPayload, Job, Kue, ScheduleNotFound
+from kue import ActiveJob, BadPayload, Job, Kue, ScheduleNotFound, StoreCorrupt
 from kue.client.declared_schedules import module_of, reconcile
 from kue.model.schedule import tag_of
 from tests.support.patience import PATIENCE_SECONDS, eventually, until
@@ -154,6 +155,27 @@ async def test_workers_that_start_together_add_a_schedule_once(q: Kue) -> None:
 
     assert sum(len(report["added"]) for report in reports) == 1
     assert len(await q.schedules()) == 1
+
+
+async def test_a_stored_schedule_that_cannot_be_read_is_left_to_a_person(
+    q: Kue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A newer version may have written it; the others are written all the same."""
+    good = await q.schedule("good", q.draft("sweep"), every="1h")
+    await q.unschedule("good")
+    await q.store.schedule(replace(good, name="bad", missed="thrice"))
+
+    @q.every("1h", name="bad")
+    @q.every("1h", name="good")
+    def sweep() -> None: ...
+
+    assert await written(q) == {"added": ["good"], "changed": [], "removed": []}
+    assert "the stored schedule 'bad' cannot be read; delete it first" in caplog.text
+    with pytest.raises(StoreCorrupt, match="schedule 'bad' cannot be read"):
+        await q.schedule("bad", q.draft("sweep"), every="1h")
+
+    assert await q.unschedule("bad")
+    assert (await written(q))["added"] == ["bad"]
 
 
 async def test_another_type_of_job_replaces_the_schedule(q: Kue) -> None:

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kue.model.errors import StoreCorrupt
 from kue.model.schedule_options import schedule_of
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
 
 logger = logging.getLogger(__name__)
+_MAX_TRIES = 50
 
 
 class DeclaredSchedule(NamedTuple):
@@ -56,9 +58,11 @@ async def put_schedule(
 
     Raises:
         ValueError, TypeError, BadPayload: It makes no sense.
+        StoreCorrupt: The stored one of that name cannot be read.
     """
     name, draft, module, options = declared
-    while True:
+    # Others may change it in between, but not each time.
+    for _ in range(_MAX_TRIES):
         found = await store.schedules(name)
         if found and found[0].draft.type != draft.type:
             # It belongs to another shard then.
@@ -73,6 +77,8 @@ async def put_schedule(
             return wanted, "unchanged"
         if await store.schedule(wanted, expected=known):
             return wanted, "changed" if known else "added"
+    # It is there, and yet reading finds none; a newer version may have written it.
+    raise StoreCorrupt(f"the stored schedule {name!r} cannot be read; delete it first")
 
 
 async def reconcile(
@@ -87,8 +93,12 @@ async def reconcile(
     """
     done: dict[str, list[str]] = {"added": [], "changed": [], "removed": []}
     for one in declared.values():
-        _, word = await put_schedule(store, one)
-        done.setdefault(word, []).append(one.name)
+        try:
+            _, word = await put_schedule(store, one)
+        except StoreCorrupt as exc:
+            logger.error("a declared schedule is not written: %s", exc)
+        else:
+            done.setdefault(word, []).append(one.name)
     for known in await store.schedules():
         is_ours = bool(known.declared_by) and known.declared_by in modules
         if is_ours and known.name not in declared:

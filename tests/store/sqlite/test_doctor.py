@@ -281,6 +281,19 @@ async def test_a_damaged_schedule_does_not_stop_upkeep(
     assert [schedule.name for schedule in await store.schedules()] == ["good"]
 
 
+async def test_a_schedule_that_can_be_read_again_fires(
+    store: SqliteStore, path: Path
+) -> None:
+    """A newer version wrote it, and what it has beyond this one is not known here."""
+    await store.schedule(every("s", "1m", draft("email"), first_at=T0))
+    run(path, "UPDATE schedules SET schedule = 'x' || schedule")
+    assert (await store.tend(now=T0)).fired == 0
+
+    run(path, "UPDATE schedules SET schedule = substr(schedule, 2)")
+
+    assert (await store.tend(now=T0)).fired == 1
+
+
 async def test_a_file_with_broken_pages_is_found(
     store: SqliteStore, path: Path
 ) -> None:
