@@ -164,7 +164,8 @@ def offsets_in(bitmap: bytes) -> list[int]:
     """Return the positions of the set bits of a ``:live:<n>``."""
     return [
         8 * index + bit
-        for index, byte in enumerate(bitmap)
+        # Most of a chunk is yet to be used.
+        for index, byte in enumerate(bitmap.rstrip(b"\0"))
         if byte
         for bit in range(8)
         if byte & (128 >> bit)
