@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from kue.aio.event_loop import new_event_loop
 from kue.model.events import Event, Kind
 from kue.model.job import Draft, Job, State
 from kue.model.schedule import Schedule
@@ -59,7 +60,7 @@ class Both:
         self.store = store
         self.model = Model()
         self.now = START
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=new_event_loop)
         self.ear: Ear | None = None
         if listens:
             self.ear = self.ask(Ear.open(store))
