@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kue.model import cron
 from kue.model.draft import draft
 from kue.model.schedule import Tick
 from kue.model.schedule_json import UPCOMING, schedule_detail, schedule_view
-from tests.support.jobs import MINUTE, T0
+from kue.model.schedule_options import schedule_of
+from tests.support.jobs import HOUR, MINUTE, T0
 from tests.support.schedules import every
 
 REPORT = every(
@@ -50,3 +52,25 @@ def test_a_schedule_whose_times_are_not_known_here_is_shown(
     view = schedule_view(replace(REPORT, every=0, **timing), now=T0)
 
     assert (view.words, view.upcoming) == (words, [])
+
+
+def test_coming_times_are_computed_once() -> None:
+    """Pages read their lists again every few seconds, however many schedules."""
+    schedule = schedule_of("a", draft("a"), cron="7 * * * *", now=T0)
+    first = schedule_view(schedule, now=T0)
+    before = cron.tick_after.cache_info().misses
+
+    again = schedule_view(schedule, now=T0 + 1_500)
+
+    assert again == first
+    assert cron.tick_after.cache_info().misses == before
+
+
+def test_a_late_schedule_has_the_times_from_now_on() -> None:
+    schedule = schedule_of("a", draft("a"), cron="7 * * * *", now=T0)
+    assert schedule.due_at is not None
+
+    view = schedule_view(schedule, now=T0 + 24 * HOUR)
+
+    assert view.next_at == schedule.due_at
+    assert view.upcoming[0] == schedule.due_at + 24 * HOUR

@@ -32,6 +32,8 @@ ALIASES = {
 }
 #: Longer expressions are not written by people.
 MAX_TEXT = 200
+#: Results that are kept: each takes about a millisecond, and lists are read again.
+KEPT = 4096
 #: Clocks are set back by no more than this.
 _MAX_SET_BACK = timedelta(hours=3)
 _SECOND, _DAY = timedelta(seconds=1), timedelta(days=1)
@@ -92,6 +94,7 @@ def zone_of(name: str) -> ZoneInfo:
         ) from None
 
 
+@lru_cache(maxsize=KEPT)
 def tick_after(expression: str, tz: str, moment: int) -> int | None:
     """Return the first time after *moment* when it is due; None if there is none."""
     zone = zone_of(tz)
@@ -186,6 +189,7 @@ def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
     return moment.astimezone(zone).utcoffset() or timedelta()
 
 
+@lru_cache(maxsize=KEPT)
 def words_of(expression: str, tz: str) -> str:
     """Return a cron expression in words: "every weekday at 9:00, Berlin"."""
     place = tz.rpartition("/")[2].replace("_", " ")

@@ -95,8 +95,10 @@ def schedule_detail(schedule: Schedule, *, now: int) -> ScheduleDetail:
 
 def _times(schedule: Schedule, now: int) -> dict[str, Any]:
     ticks = [TickView.of(tick, job=tick.job or None) for tick in schedule.ticks]
+    # Not from now on: that would be computed each time, see `cron.KEPT`.
+    since = max(now, (schedule.due_at or 0) - 1)
     try:
-        upcoming = list(schedule.upcoming(UPCOMING, since=now))
+        upcoming = list(schedule.upcoming(UPCOMING, since=since))
     except ValueError:
         # Its time zone is not known here; it is shown with the others all the same.
         upcoming = []
