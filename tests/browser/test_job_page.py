@@ -592,7 +592,7 @@ async def test_the_priority_is_changed(
     await field.fill("-7")
     await page.get_by_role("button", name="Change", exact=True).click()
 
-    await expect(panel(page, "Details")).to_contain_text("-7")
+    await expect(panel(page, "Details")).to_contain_text("Priority-7")
     assert (await get_one(q.store, job.id)).priority == -7
 
 
