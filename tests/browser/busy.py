@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from kue import Kue
 from kue.model.draft import draft
 from kue.model.histogram import Timing, bucket
@@ -18,6 +20,7 @@ from kue.model.job import (
     Job,
     PriorityGiven,
 )
+from kue.model.schedule import Tick
 from kue.store.contract import Store
 from kue.store.values import (
     Limits,
@@ -28,10 +31,23 @@ from kue.store.values import (
     RenewRequest,
 )
 from tests.support.jobs import HOUR, MINUTE, SECOND, add, add_many, claim
+from tests.support.schedules import moment
 
 TYPES = ("email", "invoice", "report", "thumbnail", "webhook")
 WORKERS = ("press-1", "press-2")
 PAUSED = "newsletter"
+ANNOUNCEMENT = "announce the spring sale"
+#: How the last jobs of a schedule ended, or why there was none.
+TICKS = (
+    "complete",
+    "failed",
+    "complete",
+    "cancelled",
+    "removed",
+    "missed",
+    "overlap",
+    "",
+)
 LOST = "press-0"
 #: Minutes that are written down.
 MINUTES = 60
@@ -78,7 +94,25 @@ async def keep_busy(q: Kue) -> Made:
         now=now - MINUTE,
     )
     await store.limit("webhook", Limits(concurrency=8, rate=50))
+    await _schedules(q, now)
     return Made(failed, running, delayed)
+
+
+async def _schedules(q: Kue, now: int) -> None:
+    """Have schedules of each kind, one of them with something of every outcome."""
+    draft = q.draft("report", {"shop": "north", "password": "x"}, attempts=3)
+    nightly = await q.schedule(
+        "nightly report", draft, cron="0 3 * * *", overlap="skip"
+    )
+    ticks = tuple(
+        Tick(now - (9 - number) * HOUR, now - (9 - number) * HOUR + 400, outcome, 1_200)
+        for number, outcome in enumerate(TICKS)
+    )
+    assert await q.store.schedule(replace(nightly, ticks=ticks), expected=nightly)
+    first = moment(now + HOUR)
+    await q.schedule("sync stock", q.draft("webhook"), every="10m", start=first)
+    await q.pause_schedule("sync stock")
+    await q.schedule(ANNOUNCEMENT, q.draft(PAUSED), at=moment(now + 30 * HOUR))
 
 
 async def _minute(store: Store, now: int, chance: random.Random) -> int:

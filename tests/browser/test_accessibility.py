@@ -22,12 +22,17 @@ PAGES = ["/", "/queues", f"/queues/{PAUSED}", "/queues/webhook", "/jobs"]
 PAGES += ["/jobs?state=failed&tag=north", "/jobs/{failed}", "/jobs/{running}"]
 PAGES += ["/jobs/{delayed}", "/jobs/999999", "/errors", "/workers", "/metrics"]
 PAGES += ["/metrics?type=email&type=report", "/audit", "/settings", "/api", "/nothing"]
-PAGES += ["/bus"]
+PAGES += ["/bus", "/schedules", "/schedules/nightly%20report", "/schedules/gone"]
 #: Where a dialog is opened, and by which button.
 DIALOGS = {
     "/queues": ["Pause email", "Limits of email", "Clear email"],
     "/queues/email": ["Add job"],
     "/jobs": ["Add job"],
+    "/schedules": [
+        "New schedule",
+        "Edit: nightly report",
+        "Remove: sync stock",
+    ],
     "/workers": ["Quiet press-1", "Stop press-1"],
     "/settings": ["Add a user", "Create a token"],
     "/": ["Show keyboard shortcuts"],
@@ -101,7 +106,15 @@ async def test_the_palette_keeps_nobody_out(page: Page, address: str) -> None:
 
 
 async def test_an_empty_dashboard_keeps_nobody_out(page: Page, address: str) -> None:
-    for path in ("/", "/queues", "/jobs", "/errors", "/workers", "/metrics"):
+    for path in (
+        "/",
+        "/queues",
+        "/jobs",
+        "/errors",
+        "/schedules",
+        "/workers",
+        "/metrics",
+    ):
         await opened(page, address + path)
         await look(page, path)
 
@@ -118,6 +131,6 @@ async def test_charts_read_as_tables_keep_nobody_out(page: Page, shop: Shop) -> 
 async def test_narrow_pages_keep_nobody_out(page: Page, shop: Shop) -> None:
     await page.set_viewport_size(NARROW)
 
-    for path in ("/", "/queues", "/jobs", "/workers"):
+    for path in ("/", "/queues", "/jobs", "/schedules", "/workers"):
         await opened(page, shop.address + path)
         assert await barriers(page) == [], path

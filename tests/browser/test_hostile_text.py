@@ -73,6 +73,8 @@ async def furnish(q: Kue, evil: str) -> dict[str, int]:
     await q.enqueue(evil, data, **options)
     await q.pause(evil, reason=evil, by=evil)
     await q.pause(worker=evil, reason=evil, by=evil)
+    job_of_schedule = q.draft(evil, data, tags=[evil], group=evil, unique=evil)
+    await q.schedule(evil, job_of_schedule, cron="0 9 * * *")
     return found
 
 
@@ -124,6 +126,7 @@ LISTS = {
     "jobs": ("/jobs", "tbody"),
     "failed": ("/jobs?state=failed", "tbody"),
     "errors": ("/errors", "main"),
+    "schedules": ("/schedules", "tbody"),
     "workers": ("/workers", "main"),
 }
 
@@ -153,6 +156,12 @@ async def test_a_name_in_an_address_stays_text(
     await page.goto(f"{address}/queues/{name}")
     await expect(page.get_by_role("heading", level=1)).to_contain_text(evil)
     await expect(page.locator("main")).to_contain_text(evil)
+    await is_only_text(page)
+
+    await page.goto(f"{address}/schedules/{name}")
+    await expect(page.get_by_role("heading", level=1)).to_contain_text(evil)
+    await page.get_by_role("button", name="Edit").click()
+    await expect(page.get_by_role("dialog")).to_contain_text(f"Schedule {evil}")
     await is_only_text(page)
 
     await page.goto(f"{address}/metrics?type={name}")

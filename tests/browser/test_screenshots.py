@@ -46,6 +46,8 @@ async def test_every_page_has_its_picture_and_none_scrolls_sideways(
         "job-running": f"/jobs/{made.running}",
         "job-delayed": f"/jobs/{made.delayed}",
         "errors": "/errors",
+        "schedules": "/schedules",
+        "schedule": "/schedules/nightly%20report",
         "workers": "/workers",
         "bus": "/bus",
         "metrics": "/metrics",

@@ -26,6 +26,7 @@ PAGES = {
     "Queues": "/queues",
     "Jobs": "/jobs",
     "Errors": "/errors",
+    "Schedules": "/schedules",
     "Workers": "/workers",
     "Bus": "/bus",
     "Metrics": "/metrics",
@@ -34,6 +35,7 @@ PAGES = {
     "API": "/api",
 }
 KEYS = {"o": "/", "q": "/queues", "j": "/jobs", "e": "/errors", "w": "/workers"}
+KEYS |= {"c": "/schedules"}
 KEYS |= {"b": "/bus", "m": "/metrics", "a": "/audit", "s": "/settings", "i": "/api"}
 #: Makes the tab say that it is hidden, as it does behind another one.
 HIDE = """(hidden) => {

@@ -137,7 +137,13 @@ async def test_one_schedule_has_the_job_that_it_adds(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     draft = q.draft(
-        "email", {"to": "ann"}, priority="high", attempts=3, backoff="5s", tags=["vip"]
+        "email",
+        {"to": "ann"},
+        priority="high",
+        attempts=3,
+        backoff="5s",
+        tags=["vip"],
+        retry_until="1h",
     )
     await q.schedule("nightly", draft, cron="0 3 * * *", overlap="skip")
 
@@ -145,6 +151,7 @@ async def test_one_schedule_has_the_job_that_it_adds(
 
     assert (found["data"], found["tags"]) == ({"to": "ann"}, ["vip"])
     assert (found["priority"], found["max_attempts"]) == (-10, 3)
+    assert (found["max_exceptions"], found["retry_for"]) == (0, HOUR)
     assert found["backoff"] == {"type": "fixed", "delay": 5000}
     assert (found["overlap"], found["delivery"]) == ("skip", "at-least-once")
 

@@ -64,7 +64,12 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     data: Any
     priority: int
     delay: int
+    #: 0 for no limit.
     max_attempts: int
+    #: How many runs may raise an error; 0 for no limit.
+    max_exceptions: int
+    #: How long after it was added another attempt may start; 0 for no limit.
+    retry_for: int
     backoff: Backoff | None
     timeout: int
     ttl: int

@@ -113,10 +113,15 @@ function control(field) {
   );
   input.setAttribute("aria-describedby", `${id}-help ${id}-fault`);
 
-  function showError(message) {
+  //: Show an error without moving the focus, while something is typed.
+  function setError(message) {
     fill(fault, message);
     if (message) input.setAttribute("aria-invalid", "true");
     else input.removeAttribute("aria-invalid");
+  }
+
+  function showError(message) {
+    setError(message);
     if (message) input.focus();
   }
 
@@ -130,7 +135,7 @@ function control(field) {
     return field.parse ? field.parse(text) : text;
   }
 
-  return { name: field.name, row, input, showError, value };
+  return { name: field.name, row, input, setError, showError, value };
 }
 
 function inputOf(field, id) {

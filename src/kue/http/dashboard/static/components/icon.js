@@ -8,6 +8,7 @@ const PATHS = {
   queues: "M2 4h12M2 8h12M2 12h8",
   jobs: "M3 2.5h10v11H3zM5.5 6h5M5.5 9h3",
   errors: "M8 2.2 14.2 13H1.8zM8 6.4v3M8 11.2v.1",
+  schedules: "M2.5 4h11v9.5h-11zM2.5 7h11M5.5 2.5V5M10.5 2.5V5M5.5 10h.1M8 10h.1M10.5 10h.1",
   workers:
     "M4.5 4.5h7v7h-7zM6.5 2v2.5M9.5 2v2.5M6.5 11.5V14M9.5 11.5V14M2 6.5h2.5M2 9.5h2.5M11.5 6.5H14M11.5 9.5H14",
   bus: "M2 8h12M4 8V4.5M8 8v3.5M12 8V4.5M3 2.5h2v2H3zM7 11.5h2v2H7zM11 2.5h2v2h-2z",
@@ -29,6 +30,8 @@ const PATHS = {
   retry: "M13 8a5 5 0 1 1-1.6-3.7M13 2v3h-3",
   pause: "M5.5 3.5v9M10.5 3.5v9",
   play: "M5 3.2v9.6L12.5 8z",
+  run: "M9 1.8 3.8 9H8l-1 5.2L12.2 7H8z",
+  skip: "M3.5 3.8v8.4L9.5 8zM12.2 3.8v8.4",
   stop: "M4 4h8v8H4z",
   trash: "M3 4.5h10M6.5 4V2.5h3V4M4.5 4.5l.6 9h5.8l.6-9",
   edit: "M3 13l.6-3L10.5 3 13 5.5 6 12.4zM9.2 4.3l2.5 2.5",

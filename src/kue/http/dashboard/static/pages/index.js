@@ -11,6 +11,8 @@ import { page as metrics } from "./metrics.js";
 import { page as overview } from "./overview.js";
 import { page as queue } from "./queue.js";
 import { page as queues } from "./queues.js";
+import { page as schedule } from "./schedule.js";
+import { page as schedules } from "./schedules.js";
 import { page as settings } from "./settings.js";
 import { page as workers } from "./workers.js";
 
@@ -21,6 +23,8 @@ export const pages = [
   jobs,
   job,
   errors,
+  schedules,
+  schedule,
   workers,
   bus,
   metrics,

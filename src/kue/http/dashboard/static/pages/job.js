@@ -7,9 +7,9 @@ import { jsonTree } from "../components/json-tree.js";
 import { menu, menuItem } from "../components/menu.js";
 import { panel } from "../components/panel.js";
 import { progressBar } from "../components/progress-bar.js";
-import { api } from "../lib/api.js";
+import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { timeAgo } from "../lib/format.js";
+import { time, timeAgo } from "../lib/format.js";
 import { live, refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
 import { jobActions } from "./job/actions.js";
@@ -24,6 +24,8 @@ import { timeline } from "./job/timeline.js";
 const FIRST = ["retry", "promote", "cancel"];
 //: Characters of progress data that fit on a line.
 const SHORT = 120;
+//: What the tag of a schedule's jobs begins with, before its name.
+const SCHEDULE_TAG = "schedule:";
 const KEYS = [
   ["r", "retry", "Retry"],
   ["n", "promote", "Run now"],
@@ -264,8 +266,18 @@ function titleView(job) {
   ];
 }
 
-function notesOf({ held, state, promote_at: due, error }) {
-  return [held, state, due, error];
+function notesOf({ held, state, promote_at: due, error, tags }) {
+  return [held, state, due, error, tags];
+}
+
+//: "Added by schedule NAME, for 09:00:00"; null for other jobs.
+function scheduleNote({ tags, meta }) {
+  const tag = tags.find((one) => one.startsWith(SCHEDULE_TAG));
+  const at = Date.parse(meta.scheduled_for ?? "");
+  if (!tag || Number.isNaN(at)) return null;
+  const name = tag.slice(SCHEDULE_TAG.length);
+  const link = h("a", { href: href(`/schedules/${pathSegment(name)}`) }, name);
+  return h("p", { class: "job-note" }, "Added by schedule ", link, `, for ${time(at)}`);
 }
 
 function notesView(job) {
@@ -273,6 +285,7 @@ function notesView(job) {
   const like = job.fingerprint ? { fingerprint: job.fingerprint } : { error: job.error?.kind };
   const similar = new URLSearchParams({ state: "failed", type: job.type, ...like });
   return [
+    scheduleNote(job),
     job.held && h("p", { class: "job-note" }, `Held: ${job.held}`),
     due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
     job.error &&

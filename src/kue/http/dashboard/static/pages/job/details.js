@@ -30,6 +30,16 @@ export function detailsOf(job) {
     ["Started", job.started_at && timeAgo(job.started_at)],
     ["Ended", job.ended_at && timeAgo(job.ended_at)],
     ["Last run took", job.duration === null ? null : duration(job.duration)],
+    ["Must start by", job.expires_at && timeAgo(job.expires_at)],
+    ...optionsOf(job),
+    ["Address", addressView(job.address_id)],
+  ];
+  return facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
+}
+
+//: Options of a job, or of the jobs of a schedule; empty ones are to be left out.
+export function optionsOf(job) {
+  return [
     ["Tags", job.tags.length ? job.tags.map((tag) => tagLink(job, tag)) : null],
     ["Group", job.group && jobsWith({ type: job.type, group: job.group }, job.group)],
     ["Unique key", job.unique],
@@ -39,14 +49,11 @@ export function detailsOf(job) {
     ["Retried until", job.retry_until && timeAgo(job.retry_until)],
     ["Timeout", job.timeout ? duration(job.timeout) : null],
     ["Must report within", job.ttl ? duration(job.ttl) : null],
-    ["Must start by", job.expires_at && timeAgo(job.expires_at)],
     ["Kept for", job.retention === null ? null : duration(job.retention)],
     ["Removed when complete", job.remove_on_complete ? "yes" : null],
     ["Delivery", job.delivery === "at-least-once" ? null : job.delivery],
     ...Object.entries(job.meta).map(([name, value]) => [`meta ${name}`, value]),
-    ["Address", addressView(job.address_id)],
   ];
-  return facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
 }
 
 function attemptCount(job) {
@@ -57,7 +64,7 @@ function attemptCount(job) {
   return `${count}, ${left} left`;
 }
 
-function priorityOf(priority) {
+export function priorityOf(priority) {
   const name = priorityName(priority);
   return name === String(priority) ? name : `${name} (${priority})`;
 }

@@ -71,7 +71,8 @@ function bodyOf({ tags, attempts, ...rest }) {
   return Object.fromEntries(Object.entries(body).filter(isSet));
 }
 
-async function offerTypes(place, input) {
+//: Suggest the types that are known in the field *input*.
+export async function offerTypes(place, input) {
   const id = uid("types");
   const list = h("datalist", { id });
   place.append(list);
