@@ -16,7 +16,7 @@ from kue.model.schedule import (
     tag_of,
 )
 from kue.model.schedule_options import schedule_of
-from tests.support.jobs import DAY, MINUTE, SECOND, T0
+from tests.support.jobs import DAY, HOUR, MINUTE, SECOND, T0
 from tests.support.schedules import every, moment
 
 DRAFT = draft("report", {"n": 1}, tags=["t"])
@@ -130,6 +130,14 @@ def test_jitter_spreads_schedules_and_ticks() -> None:
 
 
 # -- paused, and in words ---------------------------------------------------------
+
+
+def test_a_one_off_that_is_resumed_after_its_time_is_due_at_once() -> None:
+    once = schedule_of("once", draft("report"), now=T0, at=moment(T0 + MINUTE))
+
+    resumed = replace(once, paused=True).resumed(T0 + HOUR)
+
+    assert resumed.is_due(T0 + HOUR)
 
 
 def test_a_paused_schedule_is_not_due_until_it_is_resumed() -> None:

@@ -187,8 +187,13 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return replace(self, ticks=ticks)
 
     def resumed(self, now: int) -> Schedule:
-        """Return it without its pause; ticks of the pause are not made up for."""
-        return replace(self, paused=False, due_at=self.tick_after(now))
+        """
+        Return it without its pause.
+
+        Ticks of the pause are not made up for; the only one of a one-off still is due.
+        """
+        due_at = self.due_at if self.is_one_off else self.tick_after(now)
+        return replace(self, paused=False, due_at=due_at)
 
 
 class Firing(NamedTuple):
