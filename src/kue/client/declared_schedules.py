@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kue.model.errors import StoreCorrupt
 from kue.model.schedule_options import schedule_of
+from kue.worker.pools.child_names import MAIN, module_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -40,13 +41,8 @@ class DeclaredSchedule(NamedTuple):
 
 def module_of(function: Callable[..., Any]) -> str:
     """Return the module of a function; that of a script is the name of its file."""
-    name: str = getattr(function, "__module__", None) or ""
-    if name != "__main__":
-        return name
-    main = sys.modules["__main__"]
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    if spec is not None:
-        return str(spec.name)
+    name = module_name(getattr(function, "__module__", None) or "")
+    file = getattr(sys.modules[MAIN], "__file__", None) if name == MAIN else None
     return Path(file).stem if file else name
 
 

@@ -61,9 +61,7 @@ async def execute(
         return forced_ending(run)
     ending: Ending | None
     try:
-        ending = retry_policy.before_run(run.job, run.now_ms)
-        if ending is None:
-            ending = ending_of_result(await handler(run))
+        ending = _ending_before(run) or ending_of_result(await handler(run))
     # Every exception, SystemExit included: a handler ends its run, never the worker.
     except BaseException as exc:
         is_forced = run.is_interrupted
@@ -71,6 +69,13 @@ async def execute(
     finally:
         run.leave()
     return None if run.is_lost else ending
+
+
+def _ending_before(run: ActiveRun) -> Ending | None:
+    """Return how a run ends that must not begin; most jobs have no limit to check."""
+    if run.job.retry_until is None:
+        return None
+    return retry_policy.before_run(run.job, run.now_ms)
 
 
 def ending_of_result(result: JSON) -> Ending:
