@@ -32,6 +32,7 @@ QUESTIONS = [
     ("how does the doctor repair Redis", "repair", "store/redis/doctor/repairs.py"),
     ("where are dependencies resolved", "dependencies", "store/sqlite/dependencies.py"),
     ("when is a recurring job due", "schedule", "model/schedule.py"),
+    ("how are cron expressions read", "cron", "model/cron.py"),
     ("how large may a payload be", "payload", "model/payload.py"),
     ("what ends a run that takes too long", "timeout", "worker/active_run.py"),
     ("where is progress written", "progress", "worker/progress_sender.py"),

@@ -14,7 +14,7 @@ from tests.support.patience import PATIENCE_SECONDS
 
 README = ROOT / "README.md"
 EXAMPLES = examples(README)
-APP, AWAITED, ORDINARY, BUS = EXAMPLES
+APP, AWAITED, ORDINARY, SCHEDULED, BUS = EXAMPLES
 
 
 def command(beginning: str) -> list[str]:
@@ -69,6 +69,17 @@ def test_code_adds_jobs_whether_it_awaits_or_not(folder: Path) -> None:
         ("waiting", '{"to":"dora"'),
         ("waiting", '{"to":"emil"'),
     ]
+
+
+def test_a_worker_writes_what_recurs(folder: Path) -> None:
+    (folder / "recurring.py").write_text(f"from app import q\n{SCHEDULED.source}")
+
+    with start(folder, KUE, "worker", "recurring:q", "--burst") as worker:
+        worker.communicate(timeout=PATIENCE_SECONDS)
+
+    assert worker.returncode == 0
+    [row] = run(folder, KUE, "schedule", "list").splitlines()
+    assert row.split("\t")[:2] == ["digest", "every weekday at 9:00, Berlin"]
 
 
 def test_parts_of_a_program_ask_each_other(tmp_path: Path) -> None:
