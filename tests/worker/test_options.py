@@ -168,6 +168,18 @@ async def test_in_strict_order_the_first_type_comes_first(
     assert order[:16] == ["high"] * 16
 
 
+async def test_a_worker_reports_its_slots_before_it_runs_jobs(q: Kue) -> None:
+    q.process("email", 4, Gauge())
+    seen: list[object] = []
+
+    def note(worker: Worker) -> None:
+        seen.append(worker.status()["slots"])
+
+    await q.run(burst=True, signals=False, on_start=note)
+
+    assert seen == [{"email": 4}]
+
+
 async def test_a_task_has_slots_of_its_own_within_those_of_the_worker(q: Kue) -> None:
     @q.task(concurrency=3)
     async def narrow() -> None: ...

@@ -239,6 +239,7 @@ class ChildProcess:
         match message:
             case Hello():
                 self.hello = message
+                self.status = message.status
                 self._resolve_up(message)
             case StartFailed():
                 self.failure = message

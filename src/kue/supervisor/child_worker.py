@@ -118,6 +118,8 @@ class ChildWorker:
             concurrency=self._options.concurrency or sum(p.slots for p in processors),
             beats_itself=self._renews_itself,
             folder=self._folder,
+            # A handler may hold the interpreter before the first tick.
+            status=self._worker.status(),
         )
         self._send(hello)
         self._services.append(asyncio.create_task(self._tick(), name="kue tick"))

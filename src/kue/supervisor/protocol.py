@@ -30,6 +30,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     beats_itself: bool
     #: The folder that the target's code is in.
     folder: str | None
+    status: dict[str, Any] = {}
 
 
 class ChildStatus(msgspec.Struct, frozen=True, tag="status"):

@@ -17,7 +17,10 @@ from kue.model.version import version
 from kue.worker import executor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kue.worker.active_run import ActiveRun
+    from kue.worker.lane import Processor
     from kue.worker.shared_context import SharedContext
 
 logger = logging.getLogger(__name__)
@@ -50,8 +53,9 @@ class WorkerLoopMonitor(LoopMonitor):
 class StatusCollector:
     """Collects the status of this worker and process."""
 
-    def __init__(self, context: SharedContext) -> None:
+    def __init__(self, context: SharedContext, processors: Sequence[Processor]) -> None:
         self._context = context
+        self._slots = {one.type: one.slots for one in processors}
         self._started_at = time.time_ns() // 1_000_000
         self.loop_monitor: WorkerLoopMonitor | None = None
 
@@ -62,7 +66,7 @@ class StatusCollector:
             "pid": os.getpid(),
             "version": version(),
             "started_at": self._started_at,
-            "slots": {lane.type: lane.processor.slots for lane in lanes},
+            "slots": self._slots,
             "running": sum(len(lane.runs) for lane in lanes),
             "done": sum(lane.done for lane in lanes),
             "memory": memory(),

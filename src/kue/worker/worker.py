@@ -99,7 +99,7 @@ class Worker:
         self._context = SharedContext(
             self.name, store, self._store_retry, settings, self._lanes, sleep
         )
-        self.status = StatusCollector(self._context)
+        self.status = StatusCollector(self._context, self.processors)
         self._stopping = asyncio.Event()
         #: Stop now, without further grace.
         self._stopping_now = asyncio.Event()
