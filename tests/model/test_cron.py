@@ -101,7 +101,7 @@ def test_an_expression_that_cannot_be_read_is_refused_with_an_example(
 
 
 def test_a_stored_expression_that_cannot_be_read_is_an_error_of_its_value() -> None:
-    """Whoever fires or shows schedules goes on with the others."""
+    """Maintenance and views go on with the other schedules."""
     for ask in (tick_after, tick_until):
         with pytest.raises(ValueError, match=r"'61 9 \* \* \*' cannot be read"):
             ask("61 9 * * *", "UTC", T0)

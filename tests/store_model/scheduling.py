@@ -53,7 +53,7 @@ class Scheduling(Operating):
 
     def depends_on_upkeep(self, now: int) -> bool:
         """
-        Tell whether a firing depends on what else upkeep has done before.
+        Return whether a firing depends on what else maintenance has done before.
 
         A schedule looks at its unfinished jobs, and several that catch up take turns.
         """

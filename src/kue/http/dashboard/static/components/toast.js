@@ -85,6 +85,18 @@ export function toastProblem(error) {
   return toast(text.charAt(0).toUpperCase() + text.slice(1), { tone: "bad" });
 }
 
+//: Show *text* once *promise* is fulfilled, or its error; return whether it was.
+export async function toastDone(text, promise) {
+  try {
+    await promise;
+    toast(text, { tone: "good" });
+    return true;
+  } catch (error) {
+    toastProblem(error);
+    return false;
+  }
+}
+
 function container() {
   toasts ??= h("div", { class: "toasts", popover: "manual" });
   if (!toasts.isConnected) document.body.append(toasts);

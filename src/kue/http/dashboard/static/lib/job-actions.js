@@ -1,7 +1,7 @@
 // Job actions: retry, cancel, promote, remove and copy, one job or many.
 
 import { confirm, confirmTyping } from "../components/dialog.js";
-import { toast, toastProblem } from "../components/toast.js";
+import { toast, toastDone, toastProblem } from "../components/toast.js";
 import { api } from "./api.js";
 import { number, plural } from "./format.js";
 import { can } from "./me.js";
@@ -57,11 +57,11 @@ export function isPossible(action, state) {
 export async function retry(job, data) {
   // With ended_at, two users who press the button retry the same failure only once.
   const body = { data, ended_at: job.ended_at };
-  return done(`Job ${job.id} is requeued`, api.post(`/jobs/${job.id}/retry`, body));
+  return toastDone(`Job ${job.id} is requeued`, api.post(`/jobs/${job.id}/retry`, body));
 }
 
 export async function promote(job) {
-  return done(`Job ${job.id} is promoted`, api.post(`/jobs/${job.id}/promote`));
+  return toastDone(`Job ${job.id} is promoted`, api.post(`/jobs/${job.id}/promote`));
 }
 
 export async function cancel(job) {
@@ -93,7 +93,7 @@ export async function remove(job) {
     action: "Remove",
   });
   if (!isSure) return false;
-  return done(`Job ${job.id} is removed`, api.delete(`/jobs/${job.id}`));
+  return toastDone(`Job ${job.id} is removed`, api.delete(`/jobs/${job.id}`));
 }
 
 //: Add a copy of a job; the toast links to it.
@@ -211,15 +211,4 @@ function sendOnLeave(path, body) {
   const headers = { "Content-Type": "application/json" };
   const options = { method: "POST", headers, body: JSON.stringify(body), keepalive: true };
   fetch(api.url(path), options).catch(() => {});
-}
-
-async function done(text, promise) {
-  try {
-    await promise;
-    toast(text, { tone: "good" });
-    return true;
-  } catch (error) {
-    toastProblem(error);
-    return false;
-  }
 }

@@ -1,7 +1,7 @@
 // Schedule actions: run now, pause, resume, remove.
 
 import { confirm } from "../../components/dialog.js";
-import { toast, toastProblem } from "../../components/toast.js";
+import { toast, toastDone, toastProblem } from "../../components/toast.js";
 import { api, pathSegment } from "../../lib/api.js";
 import { go } from "../../lib/router.js";
 
@@ -24,7 +24,7 @@ export async function runNow({ name }) {
 //: Pause a schedule, or resume it.
 export function togglePause({ name, paused }) {
   const [verb, word] = paused ? ["resume", "resumed"] : ["pause", "paused"];
-  return done(`Schedule ${name} is ${word}`, api.post(`${pathOf(name)}/${verb}`));
+  return toastDone(`Schedule ${name} is ${word}`, api.post(`${pathOf(name)}/${verb}`));
 }
 
 //: Delete a schedule, after a confirmation.
@@ -34,21 +34,10 @@ export async function remove({ name, declared_by: module }) {
     : "It adds no more jobs. Jobs that it has added stay.";
   const title = `Remove schedule ${name}?`;
   if (!(await confirm({ title, text, action: "Remove", danger: true }))) return false;
-  return done(`Schedule ${name} is removed`, api.delete(pathOf(name)));
+  return toastDone(`Schedule ${name} is removed`, api.delete(pathOf(name)));
 }
 
 //: The path of a schedule in the API.
 export function pathOf(name) {
   return `/schedules/${pathSegment(name)}`;
-}
-
-async function done(text, promise) {
-  try {
-    await promise;
-    toast(text, { tone: "good" });
-    return true;
-  } catch (error) {
-    toastProblem(error);
-    return false;
-  }
 }
