@@ -92,11 +92,17 @@ async def test_a_node_that_was_forgotten_and_goes_on_has_lost_nothing(
         b.send("news", number)
         await b.flush()
     await ear.hears(3)
-    root = redis_nodes.root
+    nodes = f"{redis_nodes.root}:nodes"
+
+    def has_left() -> bool:
+        """Return whether the others noticed; its own heartbeat may be faster."""
+        is_noticed = f"node {b.node} left the bus" in caplog.text
+        if not is_noticed and client.zscore(nodes, b.node):
+            client.zadd(nodes, {b.node: 0}, xx=True)
+        return is_noticed
 
     with redis_server.client() as client:
-        client.zadd(f"{root}:nodes", {b.node: 0})
-    await until(lambda: f"node {b.node} left the bus" in caplog.text)
+        await until(has_left)
     await until(lambda: b.node in a.nodes and a.node in b.nodes)
     await knows(b, "news", 1)
     b.send("news", 3)
