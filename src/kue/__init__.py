@@ -45,6 +45,7 @@ from kue.model.errors import (
 )
 from kue.model.events import Event, Kind
 from kue.model.job import Draft, Job, Priority, State
+from kue.model.named_limits import LimitRule, StoredLimit, TaskLimit, concurrency, rate
 from kue.model.schedule import Schedule
 from kue.model.version import version
 from kue.worker import ActiveJob, Interrupted, current_job
@@ -83,6 +84,7 @@ __all__ = [
     "Kue",
     "KueError",
     "LeaseLost",
+    "LimitRule",
     "Priority",
     "Release",
     "Resource",
@@ -98,12 +100,15 @@ __all__ = [
     "StoreFull",
     "StoreRefused",
     "StoreUnavailable",
+    "StoredLimit",
     "SyncJobBuilder",
     "SyncJobHandle",
     "SyncKue",
     "Task",
+    "TaskLimit",
     "UniqueHeld",
     "__version__",
+    "concurrency",
     "current_job",
     "exponential",
     "fail_on",
@@ -111,6 +116,7 @@ __all__ = [
     "listed",
     "named",
     "not_counted",
+    "rate",
     "release_when",
     "skip_when",
     "window",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from kue.client.queries import state_of
 from kue.model.duration import Duration, milliseconds
 from kue.model.job import FINAL
+from kue.model.named_limits import StoredLimit, TaskLimit
 from kue.model.names import check_path_name
 from kue.store.values import Limits, PauseRequest
 
@@ -109,6 +110,40 @@ class QueueAdmin:
         limits = Limits(concurrency, rate, length, per_key)
         held = any(value is not None for value in given.values())
         await self._connection.store.limit(type, limits if held else None)
+
+    async def set_limit(self, name: str, limit: TaskLimit) -> None:
+        """
+        Set the rule of a named limit, also while jobs run::
+
+            await q.set_limit("stripe", kue.concurrency(10))
+
+        It stays until it is set again, or a program that declares another rule starts.
+
+        Raises:
+            ValueError: *limit* is a task's: it has a key or another name.
+        """
+        check_path_name(name, what="limit")
+        if limit.by is not None or limit.name not in (None, name):
+            raise ValueError(
+                f"the rule of limit {name!r} is a number alone: by= and name= are for "
+                "the limits of a task"
+            )
+        known = (await self._connection.store.named_limits()).get(name)
+        declared = None if known is None else known.declared
+        stored = StoredLimit(limit.rule, declared)
+        await self._connection.store.set_named_limit(name, stored)
+
+    async def clear_limit(self, name: str) -> bool:
+        """
+        Delete the rule of a named limit; return whether there was one.
+
+        Jobs that count against it are no longer limited, until a program that declares
+        it starts.
+        """
+        if name not in await self._connection.store.named_limits():
+            return False
+        await self._connection.store.set_named_limit(name, None)
+        return True
 
     async def clear(
         self,

@@ -91,6 +91,10 @@ class BaseJobBuilder:
         """Share the type's per-key limit with the other jobs of the group."""
         return self._set(group=key)
 
+    def limited_by(self, limits: Mapping[str, str]) -> Self:
+        """Count against named limits, by name and key; "" for one without keys."""
+        return self._set(limited_by=limits)
+
     def tags(self, *tags: str) -> Self:
         """Attach tags, to find the job by."""
         return self._set(tags=tags)

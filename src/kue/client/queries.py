@@ -14,6 +14,7 @@ from kue.store.values import (
     MAX_SCAN,
     Filter,
     Limits,
+    LimitUse,
     LogLine,
     Page,
     PageRequest,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from kue.client.connection import Connection
     from kue.model.job import Job
+    from kue.model.named_limits import StoredLimit
     from kue.model.options import FilterOptions
     from kue.store.values import Errors, Stacks, Stat, StoreFacts, WorkerStatus
 
@@ -270,6 +272,14 @@ class Queries:
     async def limits(self) -> dict[str, Limits]:
         """Return the limits in force, by type."""
         return await self._connection.store.limits()
+
+    async def named_limits(self) -> dict[str, StoredLimit]:
+        """Return the limits that jobs share by name, and their rules."""
+        return await self._connection.store.named_limits()
+
+    async def limit_use(self, name: str, *, limit: int = 100) -> list[LimitUse]:
+        """Return how keys of a named limit are used, the most wanted first."""
+        return await self._connection.store.limit_use(name, limit=limit)
 
 
 def _length(first: int, last: int) -> int:

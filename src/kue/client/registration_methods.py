@@ -32,6 +32,7 @@ from kue.worker.handler_adapters import Execution, in_thread, takes_done, with_d
 
 if TYPE_CHECKING:
     from kue.client.queue import Kue
+    from kue.model.named_limits import TaskLimit
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,6 +60,7 @@ class TaskOptions(JobOptions, total=False):
     fail_on: ExceptionKinds
     not_counted: ExceptionKinds
     uses: Sequence[Resource[Any]]
+    limits: Sequence[TaskLimit]
 
 
 class TaskDecorator(Protocol):
@@ -140,6 +142,8 @@ class Registration(ScheduleRegistration):
             fail_on: Exceptions that fail a job at once; see `kue.fail_on`.
             not_counted: Exceptions that spend no attempt; see `kue.not_counted`.
             uses: Resources that must be open, and fresh, when it runs.
+            limits: Rates and concurrency of its jobs in all workers together, by key
+                or shared with other tasks; see `kue.rate` and `kue.concurrency`.
 
         Raises:
             TypeError: A parameter cannot be made from JSON.
@@ -160,13 +164,15 @@ class Registration(ScheduleRegistration):
         fail_on: ExceptionKinds = (),
         not_counted: ExceptionKinds = (),
         uses: Sequence[Resource[Any]] = (),
+        limits: Sequence[TaskLimit] = (),
         **options: Any,
     ) -> Task[..., Any, Any]:
         queue = cast("Kue", self)
         arguments = Arguments(function, ActiveJob)
         type = name or function.__name__
+        named = tuple(limit.named(type) for limit in limits)
         task: Task[..., Any, Any] = Task(
-            queue, function, type, arguments, TASK_DEFAULTS | options
+            queue, function, type, arguments, TASK_DEFAULTS | options, named
         )
         self._handlers.modules.add(module_of(function))
         where = execution or ("loop" if is_async(function) else "thread")
@@ -186,6 +192,8 @@ class Registration(ScheduleRegistration):
                 uses=tuple(uses),
             )
         )
+        for limit in named:
+            self._handlers.limits.add(limit, type)
         return task
 
     # -- handlers --------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kue.client.declared_limits import DeclaredLimits
 from kue.client.hooks import Middleware, compose
 from kue.client.worker_resource import Resource, using
 from kue.model.errors import ConfigError
@@ -46,6 +47,8 @@ class HandlerRegistry:
         self.resources: list[Resource[Any]] = []
         #: By name.
         self.schedules: dict[str, DeclaredSchedule] = {}
+        #: Named limits of tasks.
+        self.limits = DeclaredLimits()
         #: Modules of handlers: the program owns the schedules that they declare.
         self.modules: set[str] = set()
 

@@ -16,6 +16,7 @@ import msgspec
 
 from kue.aio.callbacks import is_async
 from kue.aio.loop_thread import refuse_on_a_loop
+from kue.client.declared_limits import limited_by
 from kue.client.handle import JobHandle, added_handle
 from kue.model.arguments import result_reader
 from kue.worker.current_job import CURRENT
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kue.client.sync import SyncJobHandle
     from kue.model.arguments import Arguments
     from kue.model.job import Draft
+    from kue.model.named_limits import TaskLimit
     from kue.model.options import JobOptions
     from kue.store.values import Added
 
@@ -39,10 +41,19 @@ class TaskCalls(Generic[P, T_co]):
     """Makes jobs of calls, all with the same options."""
 
     def __init__(
-        self, queue: Kue, name: str, arguments: Arguments, options: dict[str, Any]
+        self,
+        queue: Kue,
+        name: str,
+        arguments: Arguments,
+        options: dict[str, Any],
+        limits: tuple[TaskLimit, ...] = (),
     ) -> None:
         #: The type of its jobs.
         self.name = name
+        #: What its jobs count against, in addition to their ``limited_by``.
+        self.limits = limits
+        for limit in limits:
+            arguments.check_path(limit.by, f"limit {limit.name!r}")
         self._queue = queue
         self._arguments = arguments
         # Used for every call, and an iterator can be read only once.
@@ -65,7 +76,7 @@ class TaskCalls(Generic[P, T_co]):
             ValueError: One of them makes no sense.
         """
         merged = self._options | dict(options)
-        return TaskCalls(self._queue, self.name, self._arguments, merged)
+        return TaskCalls(self._queue, self.name, self._arguments, merged, self.limits)
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft:
         """
@@ -129,11 +140,16 @@ class TaskCalls(Generic[P, T_co]):
         return call
 
     def _draft(self, data: dict[str, Any]) -> Draft:
+        if not self._has_own_key and not self.limits:
+            return self._template.draft(data)
+        given = self._arguments.defaults | data
+        options: dict[str, Any] = dict(self._options)
         if self._has_own_key:
-            key = _key(self._arguments.defaults | data)
-            options = self._options | {"unique": key}
-            return self._queue.draft(self.name, data, **options)
-        return self._template.draft(data)
+            options["unique"] = _key(given)
+        if self.limits:
+            more: dict[str, str] = options.get("limited_by") or {}
+            options["limited_by"] = limited_by(self.limits, given) | more
+        return self._queue.draft(self.name, data, **options)
 
 
 class Task(TaskCalls[P, T_co], Generic[P, R_co, T_co]):
@@ -148,8 +164,9 @@ class Task(TaskCalls[P, T_co], Generic[P, R_co, T_co]):
         name: str,
         arguments: Arguments,
         options: dict[str, Any],
+        limits: tuple[TaskLimit, ...] = (),
     ) -> None:
-        super().__init__(queue, name, arguments, options)
+        super().__init__(queue, name, arguments, options, limits)
         #: The function itself.
         self.function = function
         update_wrapper(cast("Callable[..., object]", self), function)

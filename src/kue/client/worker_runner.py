@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from kue.aio.event_loop import on_signals
 from kue.aio.tasks import BackgroundTasks, cancel_all, wait_for_first
+from kue.client.declared_limits import write_limits
 from kue.client.declared_schedules import reconcile
 from kue.model.duration import Duration, milliseconds
 from kue.worker.worker import GRACE_SECONDS, Worker, WorkerOptions
@@ -166,8 +167,24 @@ class RunMethods:
             for resource in self._handlers.resources:
                 stack.push_async_callback(resource.close)
             stack.push_async_callback(hook_calls.finish)
+            if self._handlers.limits.rules:
+                await self._write_limits(worker)
             await stack.enter_async_context(self._reconciling())
             await worker.run()
+
+    async def _write_limits(self, worker: Worker) -> None:
+        """Write the declared limits: no job may start before, unless it stops first."""
+        write = partial(write_limits, self._connection.store, self._handlers.limits)
+        writing = asyncio.create_task(
+            self._connection.store_retry.persist("limits", write), name="kue limits"
+        )
+        try:
+            await wait_for_first(writing, worker.until_stopping())
+            error = writing.result() if writing.done() else None
+        finally:
+            await cancel_all([writing])
+        if error is not None:
+            raise error
 
     @asynccontextmanager
     async def _reconciling(self) -> AsyncIterator[None]:

@@ -77,6 +77,16 @@ class Arguments:
             others = bound.pop(name, others)
         return bound | others
 
+    def check_path(self, path: str | None, what: str) -> None:
+        """Raise `ValueError` if *path* does not begin with the name of a parameter."""
+        first = "" if path is None else path.partition(".")[0]
+        if first and first not in self._known and not self._others:
+            known = ", ".join(sorted(self._known)) or "none"
+            raise ValueError(
+                f"{what} is by {path!r}, which {self._name} has no parameter for; "
+                f"there are: {known}"
+            )
+
     def read(self, data: JSON, job: object) -> dict[str, Any]:
         """
         Return the keyword arguments to call the function with.

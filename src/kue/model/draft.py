@@ -20,6 +20,7 @@ from kue.model.job import (
     Spec,
     priority_of,
 )
+from kue.model.named_limits import check_limited_by
 from kue.model.names import check_name, check_path_name
 from kue.model.options import JobOptions
 from kue.model.payload import JSON, MAX_DATA, encode
@@ -91,6 +92,7 @@ def draft(
         unique=None if unique is None else check_name(unique, what="unique key"),
         unique_for=window,
         group=None if group is None else check_name(group, what="group"),
+        limited_by=check_limited_by(options.get("limited_by")),
         ttl=_optional(options.get("ttl"), "ttl"),
         expires=_optional(options.get("expires"), "expires"),
         once=delivery == "at-most-once",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from kue.model.backoff import Backoff
+from kue.model.named_limits import limit_ref
 from kue.model.names import unquote
 from kue.model.payload import JSON
 
@@ -160,6 +161,8 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     unique_for: int = 0
     #: Jobs of one group share the type's per-key limit.
     group: str | None = None
+    #: Names and keys of the limits that it counts against: `kue.model.named_limits`.
+    limited_by: tuple[tuple[str, str], ...] = ()
     #: How long a run may go without reporting progress, in ms; 0 for no limit.
     ttl: int = 0
     #: How long after it was added it must have started, in ms; 0 for no limit.
@@ -168,6 +171,11 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     once: bool = False
     #: With spec.after: run when those have ended in any way, not only succeeded.
     after_any: bool = False
+
+    @property
+    def limit_refs(self) -> list[str]:
+        """What it counts against, as texts for the store."""
+        return [limit_ref(name, key) for name, key in self.limited_by]
 
 
 class Draft(JobTerms, frozen=True, kw_only=True, omit_defaults=True):
@@ -351,8 +359,10 @@ class Job(JobTerms, frozen=True, kw_only=True):
     progress_data: JSON = None
     #: A running job was asked to end.
     cancelling: bool = False
-    #: Why its group's limit or a pause holds a waiting job back; empty if neither does.
+    #: Why a limit or a pause holds a waiting job back; empty if none does.
     held: str = ""
+    #: When it may start, if time alone lets it, Unix ms; None if a run must end first.
+    held_until: int | None = None
     history: tuple[Attempt, ...] = ()
 
     @property

@@ -47,6 +47,8 @@ class JobOptions(TypedDict, total=False):
     unique: str | bool | None
     unique_for: Duration
     group: str | None
+    #: Names of limits, and the key of each: "" for a limit without keys.
+    limited_by: Mapping[str, str] | None
     tags: Iterable[str]
     parent: Identified | int | None
     after: Iterable[Identified | int]

@@ -41,6 +41,7 @@ from kue.store.values import (
     HeartbeatReply,
     KeepRequest,
     Limits,
+    LimitUse,
     LogLine,
     MaintenanceResult,
     MoveRequest,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 
     from kue.model.histogram import Timing
     from kue.model.job import Draft, Job, State
+    from kue.model.named_limits import StoredLimit
     from kue.model.schedule import Schedule
 
 #: Called with (done, total) while a check runs.
@@ -185,8 +187,9 @@ class Store(ABC):
         with a new fencing token and attempt + 1, and the worker's lease runs until now
         + the lease.  Jobs past their ``expires`` become failed (`retry_policy.EXPIRED`)
         instead; ids without a usable record are parked and reported (event ``error``).
-        Paused types give nothing.  Limits apply, and a job over its group's limit is
-        set aside (still ``waiting``, with `Job.held`) until a run of the group ends.
+        Paused types give nothing.  Limits apply, and a job over its group's limit or a
+        named one is held (still ``waiting``, with `Job.held`) until a run under that
+        limit ends or its rate allows one more; jobs under other keys start before it.
 
         The same claim again returns those of its jobs that are still running; an
         older one of its lane returns none.  With a limit of 0 it claims nothing, then
@@ -484,6 +487,41 @@ class Store(ABC):
     @abstractmethod
     async def limits(self) -> dict[str, Limits]:
         """Return the limits in force, by type."""
+
+    @abstractmethod
+    async def set_named_limit(
+        self,
+        name: str,
+        limit: StoredLimit | None,
+        *,
+        types: Sequence[str] = (),
+        now: int | None = None,
+    ) -> None:
+        """
+        Set a limit that jobs share by name and key (None: delete it).
+
+        Runs that began before count, and held jobs that it now lets start are released.
+        *types* are those known to share it.  With several shards a limit holds within
+        each.
+
+        Raises:
+            ValueError: *types* live on several shards, or the name cannot be one.
+        """
+
+    @abstractmethod
+    async def named_limits(self) -> dict[str, StoredLimit]:
+        """Return the limits that jobs share by name and key, by name."""
+
+    @abstractmethod
+    async def limit_use(
+        self, name: str, *, limit: int = 100, now: int | None = None
+    ) -> list[LimitUse]:
+        """
+        Return how keys of a limit are used, those with the most held jobs first.
+
+        Keys without running and held jobs are left out.  Up to *limit* of them; of
+        very many, those that are found first.
+        """
 
     @abstractmethod
     async def clear(

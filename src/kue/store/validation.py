@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.model.histogram import KNOWN
 from kue.model.job import State
-from kue.model.names import check_name
+from kue.model.names import check_name, check_path_name
 from kue.model.schedule import MAX_SCHEDULES
 from kue.store.values import MAX_BATCH, MAX_ERRORS, MAX_KEPT, ORDERS
 
@@ -73,6 +73,14 @@ def check_limits(limits: Limits | None) -> None:
         value = getattr(limits, name)
         if value is not None and value < 1:
             raise InvalidCall(f"{name} must be at least 1, not {value}; pause instead")
+
+
+def check_named_limit(name: str) -> None:
+    """Raise `InvalidCall` for a name that a limit cannot have."""
+    try:
+        check_path_name(name, what="limit")
+    except TypeError as exc:
+        raise InvalidCall(str(exc)) from None
 
 
 def check_timings(timings: Sequence[Timing]) -> None:
@@ -167,6 +175,8 @@ CHECKS: dict[str, Callable[..., None]] = {
     "pause": lambda request, **_: check_pause(request.type, request.worker),
     "resume": lambda type=None, worker=None, **_: check_pause(type, worker),
     "order": lambda worker, order, **_: check_order(order),
+    "set_named_limit": lambda name, limit, **_: check_named_limit(name),
+    "limit_use": lambda name, limit=100, **_: check_limit(limit, least=1),
     "schedule": check_schedule,
     "get": lambda job_ids: check_batch(job_ids, "jobs"),
     "errors": lambda type=None, limit=50: check_limit(limit, least=1, most=MAX_ERRORS),

@@ -19,6 +19,7 @@ from kue.model.job import (
     State,
     priority_of,
 )
+from kue.model.named_limits import LimitRule, read_ref
 from kue.model.names import Name
 from kue.model.payload import JSON
 from kue.model.settings import LEASE_MS
@@ -282,6 +283,17 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     rate: int | None = None
     per: int = 1000
     per_key: int | None = None
+
+
+class LimitUse(msgspec.Struct, frozen=True):
+    """How one key of a named limit is used."""
+
+    key: str
+    running: int
+    #: Jobs that are held back.
+    waiting: int
+    #: When its rate lets the next job start, Unix ms; None for a concurrency.
+    opens_at: int | None = None
 
 
 class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -706,6 +718,20 @@ def _number(given: int | str) -> int:
 def held_by(pause: Pause) -> str:
     """Return the `Job.held` of a job that a pause holds back."""
     return f"paused: {pause.reason}" if pause.reason else "paused"
+
+
+def held_by_group(group: str | None) -> str:
+    """Return the `Job.held` of a job that the limit of its group holds back."""
+    return f"group {group!r} runs as many jobs as its limit allows"
+
+
+def held_by_limit(ref: str, rule: LimitRule | None, running: int) -> str:
+    """Return the `Job.held` of a job that a named limit holds back."""
+    name, key = read_ref(ref)
+    whose = f" of {key!r}" if key else ""
+    if rule is None or rule.concurrency is not None:
+        return f"waits for limit {name!r}{whose}, {running:,} running"
+    return f"waits for limit {name!r}{whose}, {rule.words}"
 
 
 def _has(data: JSON, path: str, wanted: JSON) -> bool:

@@ -130,6 +130,10 @@ class Worker:
     def _unsettled(self) -> int:
         return sum(lane.unsettled for lane in self._lanes)
 
+    async def until_stopping(self) -> None:
+        """Wait until it was asked to stop."""
+        await self._stopping.wait()
+
     def stop(self) -> None:
         """
         Claim no more jobs; `run` returns once the running ones have ended.

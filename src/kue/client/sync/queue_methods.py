@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kue.client.selection import Selection
     from kue.model.duration import Duration
     from kue.model.job import Draft, Job, State
+    from kue.model.named_limits import StoredLimit, TaskLimit
     from kue.model.options import FilterOptions
     from kue.model.schedule import Schedule
     from kue.model.schedule_options import ScheduleOptions
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         ErrorGroup,
         Errors,
         Limits,
+        LimitUse,
         LogLine,
         Page,
         Pause,
@@ -218,6 +220,14 @@ class SyncQueueMethods(BlockingCalls):
         """Return the limits in force, by type."""
         return self.call(lambda q: q.limits())
 
+    def named_limits(self) -> dict[str, StoredLimit]:
+        """Return the limits that jobs share by name, and their rules."""
+        return self.call(lambda q: q.named_limits())
+
+    def limit_use(self, name: str, *, limit: int = 100) -> list[LimitUse]:
+        """Return how keys of a named limit are used, the most wanted first."""
+        return self.call(lambda q: q.limit_use(name, limit=limit))
+
     def pause(
         self,
         type: str | None = None,
@@ -287,6 +297,28 @@ class SyncQueueMethods(BlockingCalls):
                 type, concurrency=concurrency, rate=rate, per=per, per_key=per_key
             )
         )
+
+    def set_limit(self, name: str, limit: TaskLimit) -> None:
+        """
+        Set the rule of a named limit, also while jobs run::
+
+            await q.set_limit("stripe", kue.concurrency(10))
+
+        It stays until it is set again, or a program that declares another rule starts.
+
+        Raises:
+            ValueError: *limit* is a task's: it has a key or another name.
+        """
+        self.call(lambda q: q.set_limit(name, limit))
+
+    def clear_limit(self, name: str) -> bool:
+        """
+        Delete the rule of a named limit; return whether there was one.
+
+        Jobs that count against it are no longer limited, until a program that declares
+        it starts.
+        """
+        return self.call(lambda q: q.clear_limit(name))
 
     def clear(
         self,

@@ -47,7 +47,7 @@ KEYS = (
     (":<type>:failed", "zset", "the same"),
     (":<type>:cancelled", "zset", "the same"),
     (":<type>:blocked", "zset", "ids; score = id"),
-    (":<type>:held", "zset", "waiting jobs set aside by the per-key limit"),
+    (":<type>:held", "zset", "waiting jobs set aside by a limit"),
     (":<type>:held:<group>", "zset", "the same, by group"),
     (":<type>:parked", "zset", "ids without a usable record"),
     (":<type>:tries", "hash", "id → attempts:stalls, after a first failure"),
@@ -64,6 +64,11 @@ KEYS = (
     (":<type>:unique", "hash", "unique key → holder:until"),
     (":<type>:lapse", "zset", "unique keys that outlast their job; score = until"),
     (":<type>:running", "hash", "group → running jobs"),
+    (
+        ":<type>:opens",
+        "zset",
+        "rates that hold jobs of the type, as name:key; score = when one may start",
+    ),
     (":<type>:rate", "hash", "left, at: the rate limit's state"),
     (":<type>:wake", "zset", "at most one marker; workers block on it"),
     (":<type>:errors", "zset", "fingerprints of errors; score = jobs that are failed"),
@@ -87,6 +92,15 @@ KEYS = (
     ),
     (":paused", "hash", "type, or `:worker` → until, tab, JSON"),
     (":limits", "hash", "type → limits"),
+    (":named_limits", "hash", "name → rule, tab, the rule that programs declare"),
+    ("::<name>:keys", "set", "keys of a named limit with running or held jobs"),
+    ("::<name>:running:<key>", "zset", "running jobs; score = since when"),
+    ("::<name>:held:<key>", "zset", "held jobs of any type; score as in waiting"),
+    (
+        "::<name>:rate:<key>",
+        "string",
+        "`w`, starts by part of the window; or `b`, tokens and when; expires",
+    ),
     (":parents", "set", "jobs that others wait for"),
     (":outbox", "hash", "what maintenance must still report to dependants"),
     (":producers:<hour>", "hash", "producer → seq:answer of its last add in that hour"),
@@ -183,6 +197,9 @@ class Keys:
 
     def of_type(self, job_type: str, structure: str) -> str:
         return f"{self.root}:{quote(job_type)}:{structure}"
+
+    def of_limit(self, name: str, structure: str) -> str:
+        return f"{self.root}::{quote(name)}:{structure}"
 
     def of_shard(self, structure: str) -> str:
         return f"{self.root}:{structure}"

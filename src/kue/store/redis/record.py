@@ -19,10 +19,11 @@ import msgspec
 
 from kue.model.errors import StoreCorrupt
 from kue.model.job import Attempt, Draft, Job, Spec, State
+from kue.model.named_limits import LimitRule, StoredLimit, read_ref
 from kue.model.names import quote, unquote
 from kue.store.codec import decode_spec, read_story
 from kue.store.redis.keys import PLACES
-from kue.store.values import Pause, held_by
+from kue.store.values import Pause, held_by, held_by_group, held_by_limit
 
 _ACTIVE = State.ACTIVE
 
@@ -52,6 +53,7 @@ def options_of(draft: Draft | Job) -> str:
         or draft.once
         or draft.unique
         or draft.group
+        or draft.limited_by
         or spec.after
         or spec.retention is not None
     ):
@@ -70,7 +72,8 @@ def options_of(draft: Draft | Job) -> str:
         # The script that releases it must know its delay without reading the body.
         options["delay"] = spec.delay or None
         options["at"] = draft.at if isinstance(draft, Draft) else None
-    return "".join(f"\t{k}={v}" for k, v in options.items() if v is not None)
+    limits = "".join(f"\tlimit={ref}" for ref in draft.limit_refs)
+    return "".join(f"\t{k}={v}" for k, v in options.items() if v is not None) + limits
 
 
 def created_in(record: bytes) -> int:
@@ -108,7 +111,7 @@ def read_claimed(job_id: int, token: str, record: bytes, stalls: int = 0) -> Job
 
 def read_job(job_id: int, reply: list[Any]) -> Job:
     """Return a job from the reply of ``get.lua``."""
-    record, found, where, tries, progress, cancelling, pause = reply
+    record, found, where, tries, progress, cancelling, hindrance = reply
     place = found.decode()
     token = where.decode() if place == "active" else ""
     stalls = int(tries.partition(b":")[2] or 0)
@@ -123,16 +126,33 @@ def read_job(job_id: int, reply: list[Any]) -> Job:
     if place == "delayed":
         changes["promote_at"] = int(float(where))
     elif place == "held":
-        changes["held"] = f"group {job.group!r} runs as many jobs as its limit allows"
+        changes |= _hold(job, hindrance.decode())
     elif place == "complete":
         changes["progress"] = 100
-    elif pause:
-        changes["held"] = held_by(read_pause(job.type, pause))
+    elif hindrance:
+        changes["held"] = held_by(read_pause(job.type, hindrance))
     if progress:
         percent, _, data = progress.partition(b"\t")
         changes["progress"] = int(percent)
         changes["progress_data"] = msgspec.json.decode(data)
     return msgspec.structs.replace(job, **changes)
+
+
+def _hold(job: Job, limit: str) -> dict[str, Any]:
+    """Return why a job is held, and until when: by its group, or a *limit*."""
+    if not limit:
+        return {"held": held_by_group(job.group)}
+    ref, running, opens_at, text = limit.split("\t", 3)
+    reason = held_by_limit(ref, read_rule(text), int(running))
+    return {"held": reason, "held_until": int(float(opens_at)) if opens_at else None}
+
+
+def read_rule(text: str) -> LimitRule | None:
+    """Return the rule of a named limit; None if there is none that can be read."""
+    try:
+        return StoredLimit.read(text).rule if text else None
+    except (ValueError, TypeError):
+        return None
 
 
 def unreadable(job_id: int, token: str, record: bytes, exc: Exception) -> Job:
@@ -216,4 +236,6 @@ def _read_options(fields: list[bytes]) -> dict[str, Any]:
             options[name] = unquote(value)
         elif name in ("once", "any"):
             options["after_any" if name == "any" else name] = True
+        elif name == "limit":
+            options["limited_by"] = (*options.get("limited_by", ()), read_ref(value))
     return options

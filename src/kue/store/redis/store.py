@@ -14,6 +14,7 @@ from kue.store.redis.verbs import (
     check,
     limits,
     maintenance,
+    named_limits,
     pages,
     queries,
     records,
@@ -117,6 +118,9 @@ class RedisStore(Store):
     paused = _verb(limits.paused)
     limit = _verb(limits.limit)
     limits = _verb(limits.limits)
+    set_named_limit = _verb(named_limits.set_named_limit)
+    limit_use = _verb(named_limits.limit_use)
+    named_limits = _verb(named_limits.named_limits)
 
     order = _verb(workers.order)
     write_stacks = _verb(workers.write_stacks)

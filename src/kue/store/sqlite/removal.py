@@ -9,6 +9,7 @@ from kue.model.events import Kind
 from kue.model.job import State
 from kue.store.sqlite import unique_keys
 from kue.store.sqlite.verb_transaction import Transaction, as_json
+from kue.store.sqlite.verbs import named_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +55,9 @@ def leave_states(tx: Transaction, rows: Sequence[StateRow]) -> None:
     for row in rows:
         if row.group_key is not None:
             tx.groups.add((row.type, row.group_key))
+    limited = [row for row in rows if row.limited_by is not None]
+    if limited:
+        named_limits.leave(tx, limited)
 
 
 def erase(tx: Transaction, ids: Sequence[int]) -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from kue.model.errors import StoreCorrupt
 from kue.model.job import Attempt, Job, Spec, State
+from kue.model.named_limits import limit_ref, read_ref
 from kue.model.payload import JSON, decode
 from kue.store.codec import decode_attempt, decode_spec, read_story
 from kue.store.sqlite.error_groups import FINGERPRINT
@@ -43,6 +44,7 @@ class JobRow(msgspec.Struct, array_like=True, gc=False):
     unique_key: str | None
     unique_for: int
     group_key: str | None
+    limited_by: str | None
     ttl: int
     expires_at: int | None
     once: int
@@ -50,6 +52,7 @@ class JobRow(msgspec.Struct, array_like=True, gc=False):
     attempts: int
     stalls: int
     held: int
+    held_by: str | None
     token: str
     progress: int
     progress_data: str | None
@@ -66,6 +69,7 @@ class StateRow(msgspec.Struct, array_like=True, gc=False):
     unique_key: str | None
     unique_for: int
     group_key: str | None
+    limited_by: str | None
     retention: int | None
     remove_on_complete: int
     attempts: int
@@ -76,6 +80,10 @@ class StateRow(msgspec.Struct, array_like=True, gc=False):
     lines: int
     #: That of its error, if it is failed; empty if not.
     fingerprint: str
+
+    @property
+    def limit_refs(self) -> list[str]:
+        return [limit_ref(*each) for each in limits_in(self.limited_by)]
 
     @property
     def known_state(self) -> State:
@@ -110,6 +118,7 @@ _EXPRESSIONS = {
     " 1 + length(story) - length(replace(story, char(10), '')))",
     "fingerprint": FINGERPRINT,
 }
+_decode_refs = msgspec.json.Decoder(list[str]).decode
 _STATES = {state.value: state for state in State}
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
@@ -231,6 +240,7 @@ def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
         unique=row.unique_key,
         unique_for=row.unique_for,
         group=row.group_key,
+        limited_by=limits_in(row.limited_by),
         ttl=row.ttl,
         expires=expires,
         once=row.once == 1,
@@ -243,6 +253,15 @@ def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
         cancelling=row.cancelling is not None,
         history=_history(row.story),
     )
+
+
+def limits_in(text: str | None) -> tuple[tuple[str, str], ...]:
+    """Return names and keys of the limits of a job; none if they cannot be read."""
+    try:
+        return () if text is None else tuple(map(read_ref, _decode_refs(text)))
+    except ValueError:
+        # kue doctor reports it; the job itself can run.
+        return ()
 
 
 def _progress_data(text: str | None) -> JSON:

@@ -43,6 +43,13 @@ TABLES = (
     ("pauses", "paused types"),
     ("worker_pauses", "paused workers"),
     ("limits", "limits by type, and the state of their rates"),
+    ("named_limits", "rules of limits that jobs share by name"),
+    ("limit_runs", "running jobs, by name and key of each limit"),
+    ("limit_rates", "how far rates are spent, by name and key"),
+    (
+        "limit_openings",
+        "when a rate lets the next held job start, by type, name and key",
+    ),
     ("schedules", "schedules, and when each fires next"),
     ("listeners", "subscribers to all jobs"),
     ("watched", "jobs with subscribers, and which"),
@@ -340,8 +347,53 @@ CREATE TABLE schedules (
 CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL;
 """
 
+_SEVENTH = """
+-- limits it counts against, as JSON; the one that holds it (then held = 2)
+ALTER TABLE jobs ADD COLUMN limited_by TEXT;
+ALTER TABLE jobs ADD COLUMN held_by TEXT;
+CREATE INDEX jobs_limited ON jobs (type, priority)
+    WHERE state = 'waiting' AND held = 2;
+CREATE INDEX jobs_held_by ON jobs (held_by, priority)
+    WHERE state = 'waiting' AND held = 2;
+
+CREATE TABLE named_limits (
+    name TEXT PRIMARY KEY,
+    definition TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE limit_runs (
+    ref TEXT,
+    job_id INTEGER,
+    PRIMARY KEY (ref, job_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE limit_rates (
+    ref TEXT PRIMARY KEY,
+    state TEXT NOT NULL,
+    -- then it is as if the rate had not been used
+    until INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX limit_rates_until ON limit_rates (until);
+
+CREATE TABLE limit_openings (
+    type TEXT,
+    ref TEXT,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (type, ref)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX limit_openings_at ON limit_openings (type, at);
+"""
+
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
+MIGRATIONS: tuple[str, ...] = (
+    _FIRST,
+    _SECOND,
+    _THIRD,
+    _FOURTH,
+    _FIFTH,
+    _SIXTH,
+    _SEVENTH,
+)
 
 
 def check_engine(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:

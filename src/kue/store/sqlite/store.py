@@ -30,6 +30,7 @@ from kue.store.sqlite.verbs import (
     add,
     changes,
     maintenance,
+    named_limits,
     pages,
     queries,
     records,
@@ -48,6 +49,7 @@ from kue.store.validation import (
     check_batch,
     check_limit,
     check_limits,
+    check_named_limit,
     read_cursor,
 )
 from kue.store.values import (
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 
     from kue.model.job import Draft
+    from kue.model.named_limits import StoredLimit
     from kue.model.settings import Keep
     from kue.store.sqlite.verb_transaction import Transaction
 
@@ -302,6 +305,20 @@ class SqliteStore(Store):
         while group is not None:
             group = await self._write(now, limiting.release_held, type, group)
 
+    async def set_named_limit(
+        self,
+        name: str,
+        limit: StoredLimit | None,
+        *,
+        types: Sequence[str] = (),
+        now: int | None = None,
+    ) -> None:
+        check_named_limit(name)
+        await self._write(now, named_limits.write_rule, name, limit)
+        ref: str | None = ""
+        while ref is not None:
+            ref = await self._write(now, named_limits.release_named, name, ref)
+
     async def clear(
         self,
         type: str | None,
@@ -381,6 +398,8 @@ class SqliteStore(Store):
     resume = _writing(Store.resume, limiting.resume)
     paused = _reading(Store.paused, limiting.paused, needs_now=True)
     limits = _reading(Store.limits, limiting.limits)
+    limit_use = _reading(Store.limit_use, named_limits.limit_use, needs_now=True)
+    named_limits = _reading(Store.named_limits, named_limits.named_limits)
 
     schedule = _writing(Store.schedule, schedules.schedule)
     unschedule = _writing(Store.unschedule, schedules.unschedule)

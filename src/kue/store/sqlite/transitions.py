@@ -46,7 +46,7 @@ _STEP = f"""
 UPDATE jobs SET state = :to, at = :at, story = {_LINE} || step.value,
     attempts = attempts + :spent, stalls = stalls + :stalled,
     retain_until = iif(:is_final, :now + retention, NULL),
-    held = 0, token = '', worker = '', ttl_at = NULL, progress = 0,
+    held = 0, held_by = NULL, token = '', worker = '', ttl_at = NULL, progress = 0,
     progress_data = NULL, cancelling = NULL
 FROM json_each(:tails) AS step WHERE jobs.id = CAST(step.key AS INTEGER)
 """

@@ -91,6 +91,8 @@ class Transaction:
         self.freed: set[str] = set()
         #: Groups that lost a member which was running or ready.
         self.groups: set[tuple[str, str]] = set()
+        #: Named limits that lost a member which was running or ready.
+        self.limits: set[str] = set()
         #: Parents that ended, and how: their dependants are still to be notified.
         self.ended: list[tuple[int, str]] = []
         #: How many dependants were notified.

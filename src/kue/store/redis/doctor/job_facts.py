@@ -57,6 +57,31 @@ class Dependency(NamedTuple):
         return not self.has("known", "link", "unlink")
 
 
+class LimitFacts(NamedTuple):
+    """How a named limit counts a job."""
+
+    #: Its score among the jobs that the limit holds; empty if it is not.
+    held: str
+    is_running: bool
+    #: Whether the limit lists the key.
+    is_listed: bool
+    #: "concurrency", "rate" or "none".
+    rule: str
+    #: Whether its type has a time at which the rate lets one start.
+    opens: bool
+
+    @classmethod
+    def read(cls, text: str) -> LimitFacts:
+        held, running, listed, rule, opens = text.split(" ")
+        return cls(
+            "" if held == "-" else held,
+            running == "1",
+            listed == "1",
+            rule,
+            opens == "1",
+        )
+
+
 class JobFacts(msgspec.Struct):
     """The facts about one job at one moment."""
 
@@ -70,6 +95,8 @@ class JobFacts(msgspec.Struct):
     entries: ByStructure = {}
     #: Score among the held jobs of a group, by type and group.
     held: ByStructure = {}
+    #: By name and key: of its own limits, and of those where it was found.
+    limits: dict[str, LimitFacts] = {}
     #: Which of log, after, then and finally there are.
     parts: set[str] = set()
     #: Which of these are so, and their values; see ``lib/doctor_facts.lua``.
@@ -118,7 +145,7 @@ class JobFacts(msgspec.Struct):
 class JobHints:
     """Where else to look for a job than its own record says."""
 
-    #: Types, or "type:held:group".
+    #: Types, "type:held:group", or ":name:held:key" of a limit.
     places: set[str] = field(default_factory=set)
     #: Jobs that it may wait for.
     parents: set[int] = field(default_factory=set)
@@ -213,6 +240,8 @@ def parse_facts(inspection: Inspection) -> JobFacts:
             job_type, _, structure = text_of(where).partition(":")
             structure = structure.removeprefix("held:")
             structures[kind][job_type, structure] = text_of(value)
+        elif kind == b"limit":
+            facts.limits[text_of(where)] = LimitFacts.read(text_of(value))
         elif kind == b"part":
             facts.parts.add(where.decode())
         elif kind == b"dependency" and is_number(text_of(where)):

@@ -21,7 +21,7 @@ from kue.store.redis.doctor.dependency_rules import (
     DEPENDENCY_RULES,
     GONE_DEPENDENCY_RULES,
 )
-from kue.store.redis.doctor.job_facts import JobFacts
+from kue.store.redis.doctor.job_facts import JobFacts, LimitFacts
 from kue.store.redis.doctor.job_record import (
     FINAL_PLACES,
     QUEUED,
@@ -104,10 +104,15 @@ def _no_record(facts: JobFacts) -> Iterator[Violation]:
 def _entries_left(facts: JobFacts) -> Iterator[Violation]:
     names = [structure for _, structure in facts.entries]
     names += ["held" for _ in facts.held]
+    names += [f"limit {ref}" for ref, how in facts.limits.items() if _is_counted(how)]
     names += ["cancelling"] if "cancelling" in facts.marks else []
     if names and not facts.found_in and "live" not in facts.marks:
         problem = f"is gone, but has an entry in {listed(names)}"
         yield Violation(problem, "take it out", repairs.remove_traces(facts))
+
+
+def _is_counted(how: LimitFacts) -> bool:
+    return bool(how.held) or how.is_running
 
 
 def _place_names(facts: JobFacts, own: str = "") -> str:
@@ -175,8 +180,8 @@ def _parked(job: JobRecord) -> Iterator[Violation]:
 
 
 def _held_by_group_only(job: JobRecord) -> Iterator[Violation]:
-    if job.held and not job.places:
-        problem = "is among the held jobs of its group, but not in held"
+    if _holders(job) and not job.places:
+        problem = "is among the held jobs of its group or a limit, but not in held"
         commands = (*repairs.requeue(job), *repairs.leave_groups(job))
         yield Violation(problem, "requeue it", commands)
 
@@ -220,7 +225,9 @@ def _rescore(job: JobRecord, structure: str, score: str, right: int) -> Violatio
     commands = [job.put_in(structure, right)]
     if structure == "held":
         group = job.key(f"held:{job.options.get('group', '')}")
-        commands.append(("ZADD", group, "XX", right, job.job_id))
+        limits = (repairs.limit_key(job, ref, "held") for ref in job.job.limit_refs)
+        for key in (group, *limits):
+            commands.append(("ZADD", key, "XX", right, job.job_id))
     problem = f"is in {structure} with the score {score}, where {right} is right"
     return Violation(problem, f"set it to {right}", tuple(commands))
 
@@ -306,18 +313,27 @@ def _bad_time(job: JobRecord) -> Iterator[Violation]:
             yield _rescore(job, name, score, right)
 
 
+def _holders(job: JobRecord) -> list[str]:
+    """Return what holds a job: groups, and limits by name and key."""
+    limits = (ref for ref, how in job.limits.items() if how.held)
+    return [*(group for _, group in job.held), *limits]
+
+
 def _wrongly_held(job: JobRecord) -> Iterator[Violation]:
-    if job.held:
-        groups = listed(group for _, group in job.held)
+    if _holders(job):
+        groups = listed(_holders(job))
         problem = f"is in {job.place}, but among the held jobs of {groups}"
         yield Violation(problem, "take it out there", repairs.leave_groups(job))
 
 
 def _held_in_vain(job: JobRecord) -> Iterator[Violation]:
-    if not _is_in_group(job):
-        problem = "is in held, but not among the held jobs of its group"
-    elif "per_key" not in job.marks:
+    limit = _holding_limit(job)
+    if limit is None and not _is_in_group(job):
+        problem = "is in held, but not among the held jobs of its group or a limit"
+    elif limit is None and "per_key" not in job.marks:
         problem = "is held, but its type has no limit for a group"
+    elif limit is not None and job.limits[limit].rule == "none":
+        problem = f"is held by limit {limit}, which has no rule"
     else:
         return
     commands = (*repairs.requeue(job), *repairs.leave(job, job.type, "held"))
@@ -325,7 +341,56 @@ def _held_in_vain(job: JobRecord) -> Iterator[Violation]:
 
 
 def _is_in_group(job: JobRecord) -> bool:
-    return [group for _, group in job.held] == [job.options.get("group")]
+    return bool(job.held) and _holders(job) == [job.options.get("group")]
+
+
+def _holding_limit(job: JobRecord) -> str | None:
+    """Return the one limit that holds it; None if none, several or another does."""
+    holders = _holders(job)
+    is_own = not job.held and len(holders) == 1 and holders[0] in job.job.limit_refs
+    return holders[0] if is_own else None
+
+
+def _wrong_limit_score(job: JobRecord) -> Iterator[Violation]:
+    limit = _holding_limit(job)
+    if limit is not None and job.limits[limit].held != str(job.waiting_score):
+        key = repairs.limit_key(job, limit, "held")
+        put = ("ZADD", key, job.waiting_score, job.job_id)
+        problem = f"is held by limit {limit} with the score {job.limits[limit].held}, "
+        problem += f"where {job.waiting_score} is right"
+        yield Violation(problem, f"set it to {job.waiting_score}", (put,))
+
+
+def _no_opening(job: JobRecord) -> Iterator[Violation]:
+    limit = _holding_limit(job)
+    if limit is None:
+        return
+    if job.limits[limit].rule == "rate" and not job.limits[limit].opens:
+        problem = f"is held by the rate {limit}, but its type has no entry in opens"
+        put = ("ZADD", job.key("opens"), job.now, limit)
+        yield Violation(problem, "look at the rate again now", (put,))
+
+
+def _wrong_limit_run(job: JobRecord) -> Iterator[Violation]:
+    for ref, how in job.limits.items():
+        is_right = job.place == "active" and ref in job.job.limit_refs
+        if how.is_running and not is_right:
+            problem = f"is in {job.place}, but among the running jobs of limit {ref}"
+            out = repairs.leave_limit(job, ref, "running")
+            yield Violation(problem, "take it out", (out,))
+        elif is_right and not how.is_running:
+            problem = f"is active, but not among the running jobs of limit {ref}"
+            key = repairs.limit_key(job, ref, "running")
+            yield Violation(problem, "add it", (("ZADD", key, job.now, job.job_id),))
+
+
+def _unlisted_key(job: JobRecord) -> Iterator[Violation]:
+    for ref, how in job.limits.items():
+        if _is_counted(how) and not how.is_listed:
+            name, _, key = ref.partition(":")
+            problem = f"counts under limit {ref}, which does not list that key"
+            put = ("SADD", job.keys.of_shard(f":{name}:keys"), key)
+            yield Violation(problem, "list it", (put,))
 
 
 def _wrong_group_score(job: JobRecord) -> Iterator[Violation]:
@@ -410,6 +475,10 @@ JOB_RULES = (
     Rule[JobRecord]("held-drift", PLACES.keys() - {"held"}, _wrongly_held),
     Rule[JobRecord]("held-drift", ("held",), _held_in_vain),
     Rule[JobRecord]("bad-score", ("held",), _wrong_group_score),
+    Rule[JobRecord]("bad-score", ("held",), _wrong_limit_score),
+    Rule[JobRecord]("missing-entry", ("held",), _no_opening),
+    Rule[JobRecord]("limit-drift", PLACES, _wrong_limit_run),
+    Rule[JobRecord]("limit-drift", PLACES, _unlisted_key),
     Rule[JobRecord]("bad-value", ("active",), _bad_cancel),
     Rule[JobRecord]("two-unique", _NOT_ENDED, _two_unique),
     Rule[JobRecord]("unique-drift", _NOT_ENDED, _lost_unique),

@@ -8,9 +8,10 @@ from kue.model.names import quote, unquote
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS
 
 #: Kept for a while only: these keys have a time to live.
-_EXPIRING = frozenset({"stats", "hours", "producers", "claims"})
+_HOURLY = frozenset({"stats", "hours", "producers", "claims"})
+_EXPIRING = _HOURLY | {"limit rate"}
 #: Keys that end with a number, and their Redis types.
-_NUMBERED = {"live": "string", **dict.fromkeys(_EXPIRING, "hash")}
+_NUMBERED = {"live": "string", **dict.fromkeys(_HOURLY, "hash")}
 
 
 class KnownKey(NamedTuple):
@@ -20,9 +21,10 @@ class KnownKey(NamedTuple):
     text: str
     #: The Redis type it must have.
     redis_type: str
-    #: shard | record | part | type | held | live | stats | hours | producers | claims
+    #: shard | record | part | type | held | live | stats | hours | producers | claims |
+    #: limit keys | limit held | limit running | limit rate
     kind: str
-    #: The structure (``waiting``, ``log``, ``workers``) or the group.
+    #: The structure (``waiting``, ``log``, ``workers``), the group or the limit.
     name: str = ""
     #: The job type, as written in keys.
     job_type: str = ""
@@ -47,6 +49,12 @@ def parse_key(text: str) -> KnownKey | None:
             return shard_key(name)
         case [job_type, name] if name in TYPE_KEYS and _is_quoted(job_type):
             return KnownKey(text, TYPE_KEYS[name], "type", name, job_type)
+        case ["", name, "keys"] if _is_quoted(name):
+            return KnownKey(text, "set", "limit keys", name)
+        case ["", name, ("held" | "running") as what, key] if _is_quoted(name):
+            return KnownKey(text, "zset", f"limit {what}", f"{name}:{key}")
+        case ["", name, "rate", key] if _is_quoted(name):
+            return KnownKey(text, "string", "limit rate", f"{name}:{key}")
         case [job_type, "held", group] if _is_quoted(job_type) and _is_quoted(group):
             return KnownKey(text, "zset", "held", group, job_type)
     return None

@@ -86,9 +86,33 @@ def visit_type(keys: Keys, job_type: str) -> RedisCommand:
 
 
 def leave_groups(facts: JobFacts) -> _Commands:
-    """Return what removes a job from the held jobs of every group."""
-    return tuple(
+    """Return what removes a job from the held jobs of every group and limit."""
+    groups = (
         facts.remove_from(job_type, f"held:{group}") for job_type, group in facts.held
+    )
+    limits = (
+        leave_limit(facts, ref, "held") for ref, how in facts.limits.items() if how.held
+    )
+    return (*groups, *limits)
+
+
+def leave_limit(facts: JobFacts, ref: str, structure: str) -> RedisCommand:
+    """Return what removes a job from the held or the running jobs of a limit."""
+    return ("ZREM", limit_key(facts, ref, structure), facts.job_id)
+
+
+def limit_key(facts: JobFacts, ref: str, structure: str) -> str:
+    """Return the key of a structure of a limit, given by name and key."""
+    name, _, key = ref.partition(":")
+    return facts.keys.of_shard(f":{name}:{structure}:{key}")
+
+
+def leave_runs(facts: JobFacts) -> _Commands:
+    """Return what removes a job from the running jobs of every limit."""
+    return tuple(
+        leave_limit(facts, ref, "running")
+        for ref, how in facts.limits.items()
+        if how.is_running
     )
 
 
@@ -96,7 +120,7 @@ def leave(job: JobRecord, job_type: str, place: str) -> _Commands:
     """Return what removes a job from one structure, and releases what it had there."""
     out = job.remove_from(job_type, place)
     if job_type == job.type and place == "active":
-        return (out, *_free_slot(job))
+        return (out, *_free_slot(job), *leave_runs(job))
     return (out, *leave_groups(job)) if place == "held" else (out,)
 
 
@@ -104,6 +128,7 @@ def remove_traces(facts: JobFacts) -> _Commands:
     """Return what removes every trace of a job without a record."""
     places = (*facts.found_in, *facts.entries)
     commands = [*(facts.remove_from(*place) for place in places), *leave_groups(facts)]
+    commands += leave_runs(facts)
     if "cancelling" in facts.marks:
         commands.append(forget_cancel(facts))
     if "live" in facts.marks:

@@ -204,6 +204,10 @@ class Survey:
                     for member, _ in entries
                 ]
             )
+        elif key.kind == "limit keys":
+            await self._check_suspects(
+                [Entry(self.shard, key.kind, key, member) for member, _ in entries]
+            )
         elif key.name == "log" and key.kind == "part":
             for line, _ in entries:
                 if not is_log_line(line):
@@ -240,7 +244,8 @@ class Survey:
             home = self._surveys[self.shard.home_of(job_id).number]
             await home.inspect(job_id, JobHints(parents={key.number}))
         else:
-            places = {key.text} if key.job_type else set()
+            is_place = key.job_type or key.kind in ("limit held", "limit running")
+            places = {key.text} if is_place else set()
             await self.inspect(job_id, JobHints(places))
 
     async def _check_placed(self, key: KnownKey, entries: _Entries) -> None:
@@ -317,6 +322,11 @@ class Survey:
         for name in sorted(grouped):
             key = KnownKey(name, "hash", "type", job_type=name)
             suspects.append(Entry(shard, "groups", key))
+        suspects += [
+            Entry(shard, key.kind, key)
+            for key in self._structures.values()
+            if key.kind == "limit rate"
+        ]
         for name, highest in ("ids", self.recorded.highest), ("fence", self._fence):
             suspects.append(Entry(shard, name, shard_key(name), expected=highest))
         await self._check_suspects(suspects)

@@ -49,10 +49,14 @@ _SUBJECTS = {
     "ids": "value",
     "fence": "value",
     "groups": "groups",
+    "limit keys": "limit key",
+    "limit rate": "value",
 }
 _HOLDER = re.compile(r"(\d+):(\d+)", re.ASCII)
 #: What maintenance still has to do for dependants: see ``lib/dependants.lua``.
 _OUTBOX = re.compile(rb"(?P<kind>link|unlink|end):\d+:\d+|(?P<rest>rest):\d+")
+#: See ``lib/named_limits.lua``.
+_RATE_STATE = re.compile(rb"w\d{1,15}:\d{1,15}(,\d{1,15}:\d{1,15})*|b\d{1,15}:\d{1,15}")
 _ENDS = frozenset({b"complete", b"failed", b"cancelled", b"removed"})
 _NOTICES = {b"link": {b"0", b"1"}, b"unlink": {b""}, b"end": _ENDS, b"rest": _ENDS}
 #: The highest values of counters: a score has 41 bits for a sequence number, and a
@@ -89,6 +93,8 @@ class Entry(NamedTuple):
             return (kind, self.member or key.text, key.redis_type)
         if kind in ("entry", "value"):
             return (kind, key.text, self.member)
+        if kind == "limit key":
+            return (kind, key.name, self.member)
         return (kind, *filter(None, [key.job_type]), self.member)
 
     async def check(self) -> list[RedisFinding]:
@@ -256,6 +262,23 @@ def _needless_lapse(entry: Entry) -> Iterator[Violation]:
         yield Violation(problem, "take it out", (entry.removal,))
 
 
+# -- named limits --------------------------------------------------------------
+
+
+def _needless_limit_key(entry: Entry) -> Iterator[Violation]:
+    if entry.facts[1] == b"0":
+        problem = f"limit {unquote(entry.key.name)!r} lists the key "
+        problem += f"{shown(entry.member)}, under which no job runs or is held"
+        yield Violation(problem, "take it out", (entry.removal,))
+
+
+def _bad_rate(entry: Entry) -> Iterator[Violation]:
+    if not _RATE_STATE.fullmatch(entry.facts[0]):
+        problem = f"key {entry.key_name} has {shown(entry.facts[0])}, which Kue does "
+        forget = ("DEL", entry.key_name)
+        yield Violation(f"{problem}not write", "begin again", (forget,))
+
+
 # -- small records, maintenance, outbox ----------------------------------------
 
 
@@ -410,6 +433,8 @@ ENTRY_RULES = (
     Rule[Entry]("bad-score", ("agenda",), _wrong_visit),
     Rule[Entry]("unknown-type", ("agenda",), _needless_visit),
     Rule[Entry]("stray-entry", ("outbox",), _bad_notice),
+    Rule[Entry]("stray-entry", ("limit keys",), _needless_limit_key),
+    Rule[Entry]("bad-value", ("limit rate",), _bad_rate),
     Rule[Entry]("schedule-drift", ("schedules", "due"), _wrong_due),
     Rule[Entry]("bad-record", ("schedules", "due"), _bad_schedule),
     Rule[Entry]("no-record", ("not a job",), _not_a_job),

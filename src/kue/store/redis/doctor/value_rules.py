@@ -152,6 +152,8 @@ _COUNTS = ValueRule(
     # Possibly written by another release.
     ("<name>:<name>", ".*"),
 )
+#: The rule of a named limit: concurrency, rate, per, burst.
+_RULE = "(?:<time> - <time> -|- <time> <time> (?:<time>|-))"
 _ACTS = ValueRule((r"<time>\t[^\t]*\t<act>", "<time>"), is_removable=False)
 #: The forms of members and of their values or scores, by structure.
 VALUE_RULES = {
@@ -189,6 +191,10 @@ VALUE_RULES = {
     "limits": ValueRule(
         ("<name>", "(?:(?:<time>|-) ){3}(?:<time>|-)"), is_removable=False
     ),
+    "named_limits": ValueRule(
+        ("<name>", rf"{_RULE}\t(?:{_RULE})?"), is_removable=False
+    ),
+    "opens": ValueRule(("<name>:[^:]*", "<time>")),
     "paused": ValueRule(
         ("", r"(?:<time>)?\t<pause>"),
         (":?<name>", r"(?:<time>)?\t<pause>"),

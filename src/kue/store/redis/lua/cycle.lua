@@ -45,6 +45,7 @@
 --- @include lib/job_place
 --- @include lib/unlink
 --- @include lib/error_groups
+--- @include lib/named_limits
 --- @include lib/leave_state
 --- @include lib/enter_state
 --- @include lib/dependants
@@ -70,6 +71,7 @@ local first_group, sets = at, {}
 for _, job_type in ipairs(types) do
   sets[#sets + 1] = queue(job_type) .. "waiting"
   sets[#sets + 1] = queue(job_type) .. "delayed"
+  sets[#sets + 1] = queue(job_type) .. "opens"
 end
 local has_work = #sets > 0 and redis.call("EXISTS", unpack(sets)) > 0
 
@@ -86,6 +88,7 @@ if not is_idle then
     "stats:" .. math.floor(now / 60000) }) do
     redis.call("HLEN", root .. ":" .. name)
   end
+  has_named_limits = redis.call("HLEN", root .. ":named_limits") > 0
   redis.call("STRLEN", root .. ":fence")
   for _, job_type in ipairs(types) do
     check_type(job_type)

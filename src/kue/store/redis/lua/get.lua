@@ -14,7 +14,7 @@
     then ids
 
   Returns  for each job it came to: record, place, score or run, tries, progress,
-           cancelling, pause; or an empty list if there is no such job
+           cancelling, what holds it; or an empty list if there is no such job
   Events   none
 ]]
 
@@ -36,6 +36,29 @@ local function pause_of(job_type)
   return is_paused(pause) and pause or ""
 end
 
+-- Return which limit holds a job, how many run under it, when it lets one start, if it is a
+-- rate, and its rule; empty if none does.
+local function limit_that_holds(id, head)
+  for _, ref in ipairs(head.limits or {}) do
+    local name, key = string.match(ref, "^([^:]*):(.*)$")
+    local prefix = root .. "::" .. (name or "") .. ":"
+    if name and redis.call("ZSCORE", prefix .. "held:" .. key, id) then
+      return table.concat({ ref, redis.call("ZCARD", prefix .. "running:" .. key),
+        redis.call("ZSCORE", queue(head.type) .. "opens", ref) or "",
+        redis.call("HGET", root .. ":named_limits", name) or "" }, "\t")
+    end
+  end
+  return ""
+end
+
+-- Return what holds a waiting job back: a pause, or a limit.
+local function hindrance(id, head, place)
+  if place == "waiting" then
+    return pause_of(head.type)
+  end
+  return place == "held" and limit_that_holds(id, head) or ""
+end
+
 for at = 4, #ARGV do
   if bytes >= MAX_BYTES then
     break
@@ -54,7 +77,7 @@ for at = 4, #ARGV do
       redis.call("HGET", q .. "tries", id) or "",
       place == "active" and redis.call("HGET", q .. "progress", id) or "",
       redis.call("HEXISTS", root .. ":cancelling", id),
-      place == "waiting" and pause_of(head.type) or "" }
+      hindrance(id, head, place) }
   end
 end
 return answers

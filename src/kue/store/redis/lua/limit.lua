@@ -22,6 +22,7 @@
 --- @include lib/prelude
 --- @include lib/integrity
 --- @include lib/record_header
+--- @include lib/named_limits
 
 local job_type, limits = ARGV[4], ARGV[5]
 local q = queue(job_type)
@@ -39,6 +40,9 @@ for i = 1, #held, 2 do
   if head and head.group then
     redis.call("ZCARD", q .. "held:" .. head.group)
   end
+  if head and head.limits then
+    check_limits(head.limits)
+  end
 end
 
 -- Move.
@@ -55,6 +59,9 @@ for i = 1, #held, 2 do
   local head = header(held[i])
   if head and head.group then
     redis.call("ZREM", q .. "held:" .. head.group, held[i])
+  end
+  if head then
+    named.unhold(held[i], head)
   end
   redis.call("ZADD", q .. "waiting", held[i + 1], held[i])
 end

@@ -36,6 +36,7 @@ local sets = {}
 for at = 4, #ARGV do
   sets[#sets + 1] = queue(ARGV[at]) .. "waiting"
   sets[#sets + 1] = queue(ARGV[at]) .. "delayed"
+  sets[#sets + 1] = queue(ARGV[at]) .. "opens"
 end
 if redis.call("EXISTS", unpack(sets)) == 0 then
   return { now, 0, ready }
@@ -48,6 +49,7 @@ for at = 4, #ARGV do
   local all_paused, all_till = is_paused(everything)
   local paused, till = is_paused(redis.call("HGET", root .. ":paused", ARGV[at]))
   sooner(due, at - 4)
+  sooner(tonumber(redis.call("ZRANGE", q .. "opens", 0, 0, "WITHSCORES")[2]), at - 4)
   local is_waiting = redis.call("ZCARD", q .. "waiting") > 0
   if is_waiting and (all_paused or paused) then
     if (not all_paused or all_till) and (not paused or till) then

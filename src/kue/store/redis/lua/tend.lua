@@ -54,6 +54,7 @@
 --- @include lib/job_place
 --- @include lib/unlink
 --- @include lib/error_groups
+--- @include lib/named_limits
 --- @include lib/leave_state
 --- @include lib/enter_state
 --- @include lib/dependants
@@ -169,7 +170,8 @@ end
 local function release_and_wake(job_type, q, limits)
   local per_key = limits and limits.per_key
   local most = math.min(per_key and MAX_HELD_CHECKED or limit, limit - held_checked)
-  local held = most > 0 and redis.call("ZRANGE", q .. "held", 0, most - 1) or {}
+  -- Random ones, so that none can starve behind others that stay held.
+  local held = most > 0 and redis.call("ZRANDMEMBER", q .. "held", most) or {}
   held_checked = held_checked + #held
   -- The type comes first in the next pass.  With a given clock, passes would never end.
   if most <= 0 and not is_clock_owned and redis.call("ZCARD", q .. "held") > 0 then
@@ -181,6 +183,9 @@ local function release_and_wake(job_type, q, limits)
       and tonumber(redis.call("HGET", q .. "running", head.group) or 0)
     if running and (not per_key or running < per_key) then
       release_held(q, head.group)
+    end
+    if head and head.limits then
+      named.offer(head)
     end
   end
   if redis.call("ZCARD", q .. "waiting") == 0 then

@@ -28,6 +28,7 @@
 --- @include lib/job_place
 --- @include lib/unlink
 --- @include lib/error_groups
+--- @include lib/named_limits
 --- @include lib/leave_state
 --- @include lib/enter_state
 --- @include lib/dependants

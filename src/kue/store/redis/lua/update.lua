@@ -24,6 +24,7 @@
 --- @include lib/prelude
 --- @include lib/integrity
 --- @include lib/record_header
+--- @include lib/named_limits
 --- @include lib/publish
 --- @include lib/job_place
 --- @include lib/expected_state
@@ -52,7 +53,13 @@ if place == "waiting" or place == "held" then
   redis.call("ZADD", q .. place, score(priority, id), id)
 end
 if place == "held" then
-  redis.call("ZADD", q .. "held:" .. head.group, score(priority, id), id)
+  -- It is held by one of them.
+  if head.group then
+    redis.call("ZADD", q .. "held:" .. head.group, "XX", score(priority, id), id)
+  end
+  for _, limit in ipairs(named.limits_of(head)) do
+    redis.call("ZADD", limit.held, "XX", score(priority, id), id)
+  end
 end
 
 -- Publish.

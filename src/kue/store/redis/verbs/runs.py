@@ -402,7 +402,13 @@ def flags_of(outcome: Outcome) -> str:
     """Return the flags of ``lib/settle.lua`` for an outcome."""
     job, ending = outcome.job, outcome.ending
     flags = _OVERDUE[outcome.overdue]
-    if job.unique or job.group or job.ttl or job.spec.retention is not None:
+    if (
+        job.unique
+        or job.group
+        or job.limited_by
+        or job.ttl
+        or job.spec.retention is not None
+    ):
         flags += "s"
     if len(job.history) >= MAX_HISTORY:
         flags += "t"

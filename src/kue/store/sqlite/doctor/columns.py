@@ -35,12 +35,15 @@ _IS_OBJECT = (
     f"{_IS_TEXT} AND "
     "CASE WHEN json_valid({0}) THEN json_type({0}) = 'object' ELSE 0 END"
 )
+_IS_LIST = _IS_OBJECT.replace("'object'", "'array'")
 #: The conditions of values by their names in the table below, and what they are called.
 _RULES = {
     "number": (f"{{0}} BETWEEN 0 AND {_MOST}", "a time or a count"),
     "signed": (f"abs({{0}}) <= {_MOST}", "a number in range"),
     "id": (f"{{0}} BETWEEN 1 AND {_MOST}", "the id of a job"),
     "flag": ("{0} IN (0, 1)", "0 or 1"),
+    "hold": ("{0} IN (0, 1, 2)", "0, 1 or 2"),
+    "list": (_IS_LIST, "a JSON list"),
     "percent": ("{0} BETWEEN 0 AND 100", "from 0 to 100"),
     "priority": (f"{{0}} BETWEEN {MIN_PRIORITY} AND {MAX_PRIORITY}", "a priority"),
     "text": (_IS_TEXT, "Unicode text"),
@@ -63,7 +66,7 @@ _COLUMNS = {
     " unique_key=name unique_for=number group_key=name"
     " ttl=number expires_at=number once=flag after_any=flag delay=number"
     " retention=number remove_on_complete=flag stalls=number"
-    " held=flag worker=text ttl_at=number progress=percent"
+    " held=hold limited_by=list held_by=name worker=text ttl_at=number progress=percent"
     " progress_data=json cancelling=text retain_until=number",
     "meta": "name=word value=number",
     "types": "name=name",
@@ -81,6 +84,10 @@ _COLUMNS = {
     "pauses": f"type=text {_PAUSE}",
     "worker_pauses": f"worker=name {_PAUSE}",
     "limits": "type=name limits=object level=signed filled_at=number",
+    "named_limits": "name=name definition=text",
+    "limit_runs": "ref=name job_id=id",
+    "limit_rates": "ref=name state=text until=number",
+    "limit_openings": "type=name ref=name at=number",
     "schedules": "name=name next_at=number",
     "listeners": "name=name deadline=number",
     "watched": "job_id=id listener=name deadline=number",

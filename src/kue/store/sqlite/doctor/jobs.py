@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kue.model.job import FINAL, UNFINISHED, Run, State
+from kue.model.named_limits import limit_ref
 from kue.store.sqlite import dependencies
 from kue.store.sqlite.doctor.finding import Repair, SqliteFinding
-from kue.store.sqlite.rows import JobRow, columns_of, fetch, is_readable, shown
+from kue.store.sqlite.rows import (
+    JobRow,
+    columns_of,
+    fetch,
+    is_readable,
+    limits_in,
+    shown,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,6 +34,7 @@ _WORKERS = """
 SELECT id, worker, worker IN (SELECT name FROM workers)
 FROM jobs INDEXED BY jobs_active WHERE state = 'active' AND id BETWEEN ? AND ?
 """
+_LIMIT_RUNS = "SELECT job_id, ref FROM limit_runs WHERE job_id BETWEEN ? AND ?"
 _KEYS = """
 SELECT jobs.id, uniques.job_id, uniques.until, holder.state FROM jobs
 LEFT JOIN uniques ON uniques.type = jobs.type AND uniques.key = jobs.unique_key
@@ -64,7 +73,12 @@ _SET_ATTEMPTS = Repair(
     WHERE id = :id AND attempts = :attempts AND token = :token
     """,
 )
-_UNHOLD = Repair("release it", "UPDATE jobs SET held = 0 WHERE id = :id AND held <> 0")
+_UNHOLD = Repair(
+    "release it", "UPDATE jobs SET held = 0, held_by = NULL WHERE id = :id"
+)
+_ENTER_LIMIT = Repair(
+    "count it", "INSERT OR IGNORE INTO limit_runs (ref, job_id) VALUES (:ref, :id)"
+)
 _UNBLOCK = Repair(
     "release it", lambda tx, values: dependencies.release(tx, [values["id"]])
 )
@@ -97,6 +111,12 @@ def check_jobs(
     return list(_JobChecks(db, rows)), len(rows), rows[-1].id
 
 
+def _is_limited(row: JobRow) -> bool:
+    """Return whether it waits for a limit that it counts against."""
+    refs = [limit_ref(*each) for each in limits_in(row.limited_by)]
+    return row.state == State.WAITING and row.held == 2 and row.held_by in refs
+
+
 class _JobChecks:
     """The checks of some rows, on one snapshot: they cannot change in between."""
 
@@ -108,6 +128,7 @@ class _JobChecks:
         self._fence: int = fence.fetchone()[0]
         self._workers = {row[0]: row[1:] for row in db.execute(_WORKERS, ends)}
         self._keys = {row[0]: row[1:] for row in db.execute(_KEYS, ends)}
+        self._limit_runs = set(db.execute(_LIMIT_RUNS, ends).fetchall())
         self._unlinked = {row[0] for row in db.execute(_UNLINKED, ends)}
 
     def __iter__(self) -> Iterator[SqliteFinding]:
@@ -130,6 +151,7 @@ class _JobChecks:
         yield from self._check_columns(row)
         if row.state == State.ACTIVE:
             yield from self._check_run(row)
+            yield from self._check_limits(row)
         yield from self._check_attempts(row)
         if row.unique_key is not None and row.state in UNFINISHED:
             yield from self._check_key(row)
@@ -143,8 +165,11 @@ class _JobChecks:
             at = job.history[-1].at if job.history else row.created_at
             message = f"it is {row.state} and has no time"
             yield SqliteFinding("bad-state", message, _SET_TIME, {"time": at})
-        if row.held and (row.state != State.WAITING or row.group_key is None):
+        if row.held == 1 and (row.state != State.WAITING or row.group_key is None):
             message = "it is held back for a group and is not waiting in one"
+            yield SqliteFinding("held-drift", message, _UNHOLD)
+        if (row.held == 2 or row.held_by is not None) and not _is_limited(row):
+            message = "it is held back for a limit and does not wait for one"
             yield SqliteFinding("held-drift", message, _UNHOLD)
         if row.id in self._unlinked:
             message = "it is blocked and waits for no job"
@@ -173,6 +198,13 @@ class _JobChecks:
             )
             values = {"fence": run.fence}
             yield SqliteFinding("fence-behind", message, _RAISE_FENCE, values)
+
+    def _check_limits(self, row: JobRow) -> Iterator[SqliteFinding]:
+        for name, key in limits_in(row.limited_by):
+            ref = limit_ref(name, key)
+            if (row.id, ref) not in self._limit_runs:
+                message = f"it runs, and limit {name!r} does not count it"
+                yield SqliteFinding("limit-drift", message, _ENTER_LIMIT, {"ref": ref})
 
     def _check_attempts(self, row: JobRow) -> Iterator[SqliteFinding]:
         try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kue.model.fingerprint import first_line
 from kue.model.job import Error
+from kue.model.named_limits import StoredLimit
 from kue.store.sqlite.doctor.finding import Act, Repair, SqliteFinding, Values
 from kue.store.sqlite.error_groups import FINGERPRINT
 from kue.store.sqlite.removal import REMOVED
@@ -62,6 +63,11 @@ until IS NULL AND NOT EXISTS (
 """
 _IS_STRAY_CHILD = """
 NOT EXISTS (SELECT 1 FROM jobs WHERE id = child AND state = 'blocked')
+"""
+#: References have no quotes; the JSON around them may be damaged.
+_IS_STRAY_RUN = """
+NOT EXISTS (SELECT 1 FROM jobs WHERE id = job_id AND state = 'active'
+            AND instr(limited_by, json_quote(ref)))
 """
 _HAS_NO_JOB = "NOT EXISTS (SELECT 1 FROM jobs WHERE id = job_id)"
 _RULES = (
@@ -119,6 +125,33 @@ _RULES = (
         f"DELETE FROM logs WHERE job_id = :job_id AND {_HAS_NO_JOB}",
     ),
     _Rule(
+        "limit-drift",
+        "limit {ref!r} counts it, and it does not run under that",
+        f"SELECT ref, job_id FROM limit_runs WHERE {_IS_STRAY_RUN}",
+        "do not count it",
+        f"""
+        DELETE FROM limit_runs WHERE ref = :ref AND job_id = :job_id
+        AND {_IS_STRAY_RUN}
+        """,
+    ),
+    _Rule(
+        "held-drift",
+        "jobs of {type!r} are held by limit {ref!r}, and none of them runs or is ready",
+        """
+        SELECT DISTINCT type, held_by AS ref FROM jobs INDEXED BY jobs_held_by
+        WHERE state = 'waiting' AND held = 2 AND NOT EXISTS (
+            SELECT 1 FROM limit_openings
+            WHERE limit_openings.type = jobs.type AND ref = held_by)
+        AND NOT EXISTS (SELECT 1 FROM limit_runs WHERE ref = held_by)
+        AND NOT EXISTS (
+            SELECT 1 FROM jobs AS ready INDEXED BY jobs_ready
+            WHERE ready.state = 'waiting' AND ready.held = 0
+            AND instr(ready.limited_by, json_quote(jobs.held_by)))
+        """,
+        "let it decide again",
+        "REPLACE INTO limit_openings (type, ref, at) VALUES (:type, :ref, 0)",
+    ),
+    _Rule(
         "count-drift",
         "{actual} jobs of {type!r} are {state}, and {recorded} are counted",
         f"""
@@ -167,7 +200,7 @@ def check_file(db: sqlite3.Connection) -> list[SqliteFinding]:
 def check_tables(db: sqlite3.Connection) -> list[SqliteFinding]:
     """Check everything but single jobs, on one snapshot."""
     found = [finding for rule in _RULES for finding in _check_rule(db, rule)]
-    return [*found, *_check_groups(db), *_check_schedules(db)]
+    return [*found, *_check_groups(db), *_check_limits(db), *_check_schedules(db)]
 
 
 def _check_rule(db: sqlite3.Connection, rule: _Rule) -> Iterator[SqliteFinding]:
@@ -190,6 +223,14 @@ def _check_groups(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
             Repair("release the best of them", _refill),
             {"type": type, "group": group, "job_id": job_id},
         )
+
+
+def _check_limits(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
+    for name, text in db.execute("SELECT name, definition FROM named_limits"):
+        try:
+            StoredLimit.read(text)
+        except (ValueError, TypeError):
+            yield SqliteFinding("bad-record", f"the limit {name!r} cannot be read")
 
 
 def _is_rightly_held(

@@ -31,8 +31,8 @@ INSERT INTO links (parent, child) SELECT value->>0, value->>1 FROM json_each(?)
 #: Columns of a new row except id and body, in the order of `_columns`.
 _COLUMNS = (
     *("type", "state", "priority", "at", "story", "unique_key", "unique_for"),
-    *("group_key", "ttl", "expires_at", "once", "after_any", "delay", "retention"),
-    *("remove_on_complete", "retain_until", "created_at"),
+    *("group_key", "limited_by", "ttl", "expires_at", "once", "after_any", "delay"),
+    *("retention", "remove_on_complete", "retain_until", "created_at"),
 )
 #: All jobs that differ only in their bodies: {id: body}.
 _ADD = f"""
@@ -170,6 +170,7 @@ def _columns(
         draft.unique,
         draft.unique_for,
         draft.group,
+        as_json(draft.limit_refs) if draft.limited_by else None,
         draft.ttl,
         now + draft.expires if draft.expires else None,
         draft.once,

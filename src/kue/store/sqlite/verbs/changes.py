@@ -26,7 +26,9 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_MOVE = "UPDATE jobs SET state = ?, at = ?, held = 0 WHERE id = ?"
+_MOVE = """
+UPDATE jobs SET state = ?, at = ?, held = 0, held_by = NULL WHERE id = ?
+"""
 _ASK = "UPDATE jobs SET cancelling = ? WHERE id = ?"
 _BODY = "SELECT body FROM jobs WHERE id = ?"
 _EDIT = "UPDATE jobs SET body = ?, priority = coalesce(?, priority) WHERE id = ?"
@@ -63,6 +65,7 @@ def _move(tx: Transaction, job_id: int, request: MoveRequest) -> Reply:
     tx.moved(row.type, state, to)
     if row.group_key is not None:
         tx.groups.add((row.type, row.group_key))
+    tx.limits.update(row.limit_refs)
     kind = Kind.PROMOTION if to is State.WAITING else Kind.UPDATE
     tx.publish(kind, job_id, row.type, row.attempts)
     entered(tx, row.type, to)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from kue.store.sqlite.verb_transaction import Transaction, as_json
+from kue.store.sqlite.verbs import named_limits
 from kue.store.values import Limits, Pause, PauseRequest
 
 if TYPE_CHECKING:
@@ -69,9 +70,12 @@ _HAS_READY = """
 SELECT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_ready
                WHERE state = 'waiting' AND held = 0 AND type = ?)
 """
+#: When a delayed job is due, or a rate lets a held job start, whichever is first.
 _NEXT_DUE = """
-SELECT at FROM jobs INDEXED BY jobs_delayed
-WHERE state = 'delayed' AND type = ? ORDER BY at LIMIT 1
+SELECT min(at) FROM (
+    SELECT min(at) AS at FROM jobs INDEXED BY jobs_delayed
+    WHERE state = 'delayed' AND type = ?1
+    UNION ALL SELECT min(at) FROM limit_openings WHERE type = ?1)
 """
 
 _decode = msgspec.json.Decoder(Limits).decode
@@ -254,8 +258,8 @@ def next_chance(
         [has_ready] = db.execute(_HAS_READY, values).fetchone()
         if has_ready:
             return opens_at
-    row = db.execute(_NEXT_DUE, values).fetchone()
-    return None if row is None else max(row[0], opens_at)
+    [due] = db.execute(_NEXT_DUE, values).fetchone()
+    return None if due is None else max(due, opens_at)
 
 
 def spend(tx: Transaction, type_limits: TypeLimits, starts: int) -> None:
@@ -317,6 +321,8 @@ def release_unlimited(tx: Transaction) -> bool:
 
 def refill(tx: Transaction) -> None:
     """Give slots freed by this transaction to held jobs, the best first."""
+    if tx.limits:
+        named_limits.refill(tx)
     if not tx.groups and not tx.freed:
         return
     rules = limits(tx.db)

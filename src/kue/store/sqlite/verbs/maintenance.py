@@ -11,7 +11,7 @@ from kue.model.job import Job, State
 from kue.store.sqlite import dependencies, promotion, removal, transitions
 from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, state_rows_of
 from kue.store.sqlite.verb_transaction import as_json, read_meta
-from kue.store.sqlite.verbs import limits, stats, workers
+from kue.store.sqlite.verbs import limits, named_limits, stats, workers
 from kue.store.sqlite.verbs.runs import expire
 from kue.store.values import HOURS_KEPT, MINUTES_KEPT, STACKS_MS, MaintenanceResult
 
@@ -89,6 +89,7 @@ _FORGET_OLD = (
 _FORGET_PRODUCERS = _FORGET_OLD.format("producers", "name", "at")
 _FORGET_CLAIMS = _FORGET_OLD.format("claims", "lane", "at")
 _FORGET_EVENTS = _FORGET_OLD.format("events", "seq", "told_at")
+_FORGET_RATES = _FORGET_OLD.format("limit_rates", "ref", "until")
 _FORGET_WORKERS = """
 DELETE FROM workers WHERE deadline <= ? AND NOT EXISTS
     (SELECT 1 FROM jobs INDEXED BY jobs_active
@@ -126,6 +127,7 @@ def tend(
     released, more_links = dependencies.notify_postponed(tx, limit)
     pruned = _prune(tx, limit, keep)
     more_held = limits.release_unlimited(tx)
+    named_limits.recheck_openings(tx)
     stats.roll_up(tx)
     _forget(tx)
     # All waiters check again, in case one missed something.
@@ -217,6 +219,7 @@ def _forget(tx: Transaction) -> None:
     minute = tx.now // 60_000
     tx.run(_FORGET_PRODUCERS, tx.now - REMEMBER_MS, MAX_FORGOTTEN)
     tx.run(_FORGET_EVENTS, tx.wall - EVENTS_MS, MAX_FORGOTTEN)
+    tx.run(_FORGET_RATES, tx.now, MAX_FORGOTTEN)
     tx.run("DELETE FROM listeners WHERE deadline <= ?", tx.wall)
     tx.run("DELETE FROM watched WHERE deadline <= ?", tx.wall)
     tx.run("DELETE FROM stats WHERE minute < ?", minute - MINUTES_KEPT)

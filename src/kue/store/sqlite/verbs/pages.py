@@ -16,8 +16,8 @@ import msgspec
 
 from kue.model.job import Job, State
 from kue.store.sqlite.rows import JobRow, read_within, rows_of, shown
-from kue.store.sqlite.verbs import limits
-from kue.store.values import MAX_PAGE_BYTES, Page, PageRequest, held_by
+from kue.store.sqlite.verbs import limits, named_limits
+from kue.store.values import MAX_PAGE_BYTES, Page, PageRequest, held_by, held_by_group
 
 if TYPE_CHECKING:
     import sqlite3
@@ -76,6 +76,7 @@ _SOURCES: dict[State, tuple[PageSource, ...]] = {
     State.WAITING: (
         _by("priority", "state = 'waiting' AND held = 0", "jobs_ready"),
         _by("priority", "state = 'waiting' AND held = 1", "jobs_held"),
+        _by("priority", "state = 'waiting' AND held = 2", "jobs_limited"),
     ),
     State.DELAYED: (_by("at", "state = 'delayed'", "jobs_delayed"),),
     State.BLOCKED: (_by("", "state = 'blocked'", "jobs_blocked"),),
@@ -120,20 +121,25 @@ def _jobs(db: sqlite3.Connection, rows: Iterable[JobRow], now: int) -> list[Job]
         return [job for _, job in found]
     by_type = {each.type: each for each in limits.type_limits_of(db, waiting, now)}
     return [
-        job if job.state is not State.WAITING else _held(row, job, by_type[row.type])
+        _held(db, row, job, by_type[row.type]) if job.state is State.WAITING else job
         for row, job in found
     ]
 
 
-def _held(row: JobRow, job: Job, type_limits: limits.TypeLimits) -> Job:
+def _held(
+    db: sqlite3.Connection, row: JobRow, job: Job, type_limits: limits.TypeLimits
+) -> Job:
     """Return a waiting job with the reason why it is held back, if it is."""
-    if row.held:
-        reason = f"group {row.group_key!r} runs as many jobs as its limit allows"
+    until: int | None = None
+    if row.held_by is not None:
+        reason, until = named_limits.hold_of(db, row.type, row.held_by, type_limits.now)
+    elif row.held:
+        reason = held_by_group(row.group_key)
     elif type_limits.pause is not None:
         reason = held_by(type_limits.pause)
     else:
         return job
-    return msgspec.structs.replace(job, held=reason)
+    return msgspec.structs.replace(job, held=reason, held_until=until)
 
 
 def first_ids(

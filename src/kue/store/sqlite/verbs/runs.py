@@ -26,7 +26,7 @@ from kue.store.sqlite.rows import (
     story_of,
 )
 from kue.store.sqlite.verb_transaction import Transaction, as_json
-from kue.store.sqlite.verbs import limits, workers
+from kue.store.sqlite.verbs import limits, named_limits, workers
 from kue.store.validation import InvalidCall
 from kue.store.values import (
     MAX_BATCH,
@@ -119,6 +119,7 @@ def claim(tx: Transaction, request: ClaimRequest) -> Claimed:
         return Claimed(sorted(running, key=lambda job: job.fence), tx.now)
     tx.run(_REMEMBER, lane, call.seq, tx.now)
     promotion.promote(tx, request.types, MAX_BATCH)
+    named_limits.release_opened(tx, request.types)
     return _ClaimRunner(tx, request.types, worker, rest).take(request.limit)
 
 
@@ -136,6 +137,7 @@ class _ClaimRunner:
         self._fence = max(last + 1, tx.now * 1000)
         #: Runs by (type, group), where groups are limited.
         self._running: dict[tuple[str, str], int] = {}
+        self._named = named_limits.ClaimedLimits(tx)
         #: Types of which jobs were set aside in the last round.
         self._deferred: set[str] = set()
         #: Whether jobs were left for the next claim because they are large.
@@ -207,7 +209,12 @@ class _ClaimRunner:
         per_key = {each.type: each.per_key for each in self._type_limits}
         first = self._fence
         jobs: list[Job] = []
-        aside: dict[str, list[int]] = {"expired": [], "held": [], "damaged": []}
+        aside: dict[str, list[int]] = {
+            "expired": [],
+            "held": [],
+            "limited": [],
+            "damaged": [],
+        }
         self._deferred = set()
         for row in rows:
             if len(jobs) == wanted:
@@ -236,13 +243,20 @@ class _ClaimRunner:
             job = job_of(row, token)
         except ValueError:
             return "damaged"
+        if job.limited_by and not self._named.pick(job):
+            self._offer_slot(row)
+            return "limited"
         self._fence += 1
         if per_key is not None and row.group_key is not None:
             self._running[row.type, row.group_key] += 1
         return job
 
     def _set_aside(
-        self, expired: list[int], held: list[int], damaged: list[int]
+        self,
+        expired: list[int],
+        held: list[int],
+        limited: list[int],
+        damaged: list[int],
     ) -> None:
         if expired:
             expire(self._tx, expired)
@@ -251,6 +265,8 @@ class _ClaimRunner:
             transitions.park(self._tx, rows.values(), UNUSABLE)
         if held:
             self._tx.run(_HOLD, as_json(held))
+        if limited:
+            self._named.hold()
 
     def _has_slot(self, row: JobRow, per_key: int) -> bool:
         if row.group_key is None:
@@ -259,6 +275,11 @@ class _ClaimRunner:
         if key not in self._running:
             self._running[key] = limits.active_in_group(self._tx.db, *key)
         return self._running[key] < per_key
+
+    def _offer_slot(self, row: JobRow) -> None:
+        """Have another job of the group released for a slot that is not taken."""
+        if row.group_key is not None:
+            self._tx.groups.add((row.type, row.group_key))
 
     def _write(self, jobs: Sequence[Job], fence: int) -> None:
         if not jobs:
@@ -277,6 +298,7 @@ class _ClaimRunner:
             if each.type in starts:
                 tx.moved(each.type, State.WAITING, State.ACTIVE, starts[each.type])
                 limits.spend(tx, each, starts[each.type])
+        self._named.enter(jobs)
         if tx.has_subscribers:
             for job in jobs:
                 tx.publish(Kind.START, job.id, job.type, job.attempts)

@@ -2,6 +2,7 @@
 -- Fills `taken` with id, token, record; three values per job.  Pauses, rate limits and
 -- concurrency limits apply: what they hold back is not claimed.
 local taken, stalls, next_at = {}, {}, nil
+local has_named_limits = false
 -- Jobs that one claim looks at, and about how many bytes of them it reads.
 local MAX_LOOKED_AT, MAX_READ = 1000, 1048576
 local bytes_read = 0
@@ -56,9 +57,14 @@ local function look(entry, ids, records)
       elseif per_key and running >= per_key then
         entry.held[#entry.held + 1] = { id = id, head = head }
         entry.running[group] = running
+      elseif head.limits and named.full(head) then
+        entry.held[#entry.held + 1] = { id = id, head = head, by = named.full(head) }
       else
         if per_key then
           entry.running[group] = running + 1
+        end
+        if head.limits then
+          named.pick(head)
         end
         local n = entry.starting + 1
         entry.starting, entry.ids[n], entry.records[n] = n, id, record
@@ -160,6 +166,9 @@ local function start(entry, suffix, fence)
       if head.group then
         add_up(q .. "running", head.group, 1)
       end
+      if head.limits then
+        named.enter(id, head)
+      end
     end
     if has_listeners or has_watched then
       emit("start", id, entry.type, attempt)
@@ -179,6 +188,14 @@ local function is_full(entry, group)
   return per_key ~= nil and running >= per_key
 end
 
+-- A job that cannot start may have been released for a slot that it does not take.
+local function offer_slots(entry, head)
+  if head.group and not is_full(entry, head.group) then
+    release_held(entry.q, head.group)
+  end
+  named.offer(head)
+end
+
 -- Park, hold or expire the jobs that cannot start.
 local function set_aside(entry, expired_tail)
   local q = entry.q
@@ -187,16 +204,18 @@ local function set_aside(entry, expired_tail)
     emit("error", id, entry.type, 0, '{"message":"its record cannot be read"}')
   end
   for _, found in ipairs(entry.held) do
-    local rank = score(found.head.priority, found.id)
-    redis.call("ZADD", q .. "held", rank, found.id)
-    redis.call("ZADD", q .. "held:" .. found.head.group, rank, found.id)
+    local head = found.head
+    if found.by then
+      named.hold(found.id, q, head, found.by)
+    else
+      local rank = score(head.priority, found.id)
+      redis.call("ZADD", q .. "held", rank, found.id)
+      redis.call("ZADD", q .. "held:" .. head.group, rank, found.id)
+    end
+    offer_slots(entry, head)
   end
   for _, found in ipairs(entry.expired) do
-    local group = found.head.group
-    -- It may have been released for a slot that it does not take.
-    if group and not is_full(entry, group) then
-      release_held(q, group)
-    end
+    offer_slots(entry, found.head)
     arrive_final(found.id, q, found.head, "failed", expired_tail)
     emit("failed", found.id, entry.type, 0, "{" .. expired_tail)
     notify_dependants(found.id, "failed")
@@ -220,6 +239,9 @@ local function claim(types, limit, suffix, expired_tail)
   for i, job_type in ipairs(types) do
     local q = queue(job_type)
     promote(job_type, q, 200)
+    if has_named_limits then
+      named.release_opened(q)
+    end
     local paused, till = is_paused(pauses[i + 1])
     if all_paused or paused then
       -- Both must be over; a pause without an end needs `resume`, which wakes workers.
@@ -258,6 +280,7 @@ local function claim(types, limit, suffix, expired_tail)
       end
     end
   end
+  named.spend()
   if fence > first then
     redis.call("SET", root .. ":fence", string.format("%.0f", fence))
   end
@@ -265,6 +288,10 @@ local function claim(types, limit, suffix, expired_tail)
     for _, job_type in ipairs(types) do
       local due = redis.call("ZRANGE", queue(job_type) .. "delayed", 0, 0, "WITHSCORES")
       sooner(tonumber(due[2]))
+      if has_named_limits then
+        sooner(tonumber(redis.call("ZRANGE", queue(job_type) .. "opens", 0, 0,
+          "WITHSCORES")[2]))
+      end
     end
   end
 end

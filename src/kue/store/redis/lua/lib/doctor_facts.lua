@@ -144,8 +144,28 @@ local function note_header(note, id, head)
   note("per_key", "", limits and limits.per_key and "1")
 end
 
--- `places`: further types to look into, or "type:held:group"; `others`: further jobs that
--- it may wait for.
+-- Note how a limit counts the job: its score among those held, whether it is among those
+-- running, whether the key is listed, what kind of rule there is, and whether the type has
+-- a time at which a rate lets one start.
+local function note_limit(note, id, job_type, ref)
+  local name, key = string.match(ref, "^([^:]*):(.*)$")
+  if not name then
+    return
+  end
+  local prefix = root .. "::" .. name .. ":"
+  local most, rate = string.match(
+    read_entry("HGET", root .. ":named_limits", name) or "", "^(%S+) (%S+) %S+ %S+\t")
+  local kind = tonumber(most) and "concurrency" or tonumber(rate) and "rate" or "none"
+  note("limit", ref, table.concat({
+    read_entry("ZSCORE", prefix .. "held:" .. key, id) or "-",
+    read_entry("ZSCORE", prefix .. "running:" .. key, id) and "1" or "-",
+    read_entry("SISMEMBER", prefix .. "keys", key) == 1 and "1" or "-", kind,
+    job_type and read_entry("ZSCORE", queue(job_type) .. "opens", ref) and "1" or "-",
+  }, " "))
+end
+
+-- `places`: further types to look into, "type:held:group", or ":name:held:key" of a limit;
+-- `others`: further jobs that it may wait for.
 local function facts_of_job(id, places, others)
   local facts = {}
   local function note(kind, where, value)
@@ -177,13 +197,27 @@ local function facts_of_job(id, places, others)
     look_into(head.type)
     note_header(note, id, head)
   end
+  local function look_under(ref)
+    if not seen["limit " .. ref] then
+      seen["limit " .. ref] = true
+      note_limit(note, id, head and head.type, ref)
+    end
+  end
   if head and head.group then
     look_among(head.type, head.group)
   end
+  for _, ref in ipairs(head and head.limits or {}) do
+    look_under(ref)
+  end
   for _, place in ipairs(places) do
+    local name, key = string.match(place, "^:([^:]*):%a+:(.*)$")
     local job_type, group = string.match(place, "^([^:]*):held:(.*)$")
-    look_into(job_type or place)
-    if job_type then
+    if name then
+      look_under(name .. ":" .. key)
+    else
+      look_into(job_type or place)
+    end
+    if job_type and not name then
       look_among(job_type, group)
     end
   end

@@ -38,6 +38,16 @@ local function facts_of_lapse(job_type, key)
   return till and { till, read("HGET", q .. "unique", key) or "" } or {}
 end
 
+-- A key that a limit lists: whether it does, and whether jobs run or are held under it.
+local function facts_of_limit_key(name, key)
+  local prefix = root .. "::" .. name .. ":"
+  if read("SISMEMBER", prefix .. "keys", key) ~= 1 then
+    return {}
+  end
+  local is_used = redis.call("EXISTS", prefix .. "held:" .. key, prefix .. "running:" .. key)
+  return { "1", is_used > 0 and "1" or "0" }
+end
+
 -- A schedule: whether there is one, its text, and when it fires.
 local function facts_of_schedule(name)
   local text = read("HGET", root .. ":schedules", name)
@@ -147,6 +157,8 @@ local function look_at(from, to)
     facts = facts_of_unique(name, rest)
   elseif kind == "lapse" then
     facts = facts_of_lapse(name, rest)
+  elseif kind == "limit key" then
+    facts = facts_of_limit_key(name, rest)
   elseif kind == "schedule" then
     facts = facts_of_schedule(name)
   elseif kind == "kept" then

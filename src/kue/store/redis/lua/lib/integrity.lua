@@ -2,7 +2,7 @@
 -- does not roll back: an error half-way would leave a job in no structure, or in two.
 local TYPE_ZSETS = { "waiting", "delayed", "complete", "failed", "cancelled", "blocked",
   "held", "parked", "ttl", "expires", "retain_complete", "retain_failed",
-  "retain_cancelled", "lapse", "wake" }
+  "retain_cancelled", "lapse", "wake", "opens" }
 local TYPE_HASHES = { "active", "tries", "progress", "unique", "running", "rate" }
 
 -- One command checks many sorted sets: with a key that never exists the intersection is
@@ -28,6 +28,19 @@ local function check_type(job_type)
   end
 end
 
+-- Check the structures of named limits, each "name:key" (lib/named_limits).
+local function check_limits(refs)
+  redis.call("HLEN", root .. ":named_limits")
+  for _, ref in ipairs(refs) do
+    local name, key = string.match(ref, "^([^:]*):(.*)$")
+    local prefix = root .. "::" .. (name or "") .. ":"
+    redis.call("SCARD", prefix .. "keys")
+    redis.call("ZCARD", prefix .. "held:" .. (key or ""))
+    redis.call("ZCARD", prefix .. "running:" .. (key or ""))
+    redis.call("STRLEN", prefix .. "rate:" .. (key or ""))
+  end
+end
+
 -- Check the structures of one job, and of its parents and dependants.  No call reads more
 -- dependants than lib/dependants lets it write, however many jobs it gets.
 local MAX_CHECKED = 200
@@ -35,6 +48,9 @@ local checked_dependants, checked_parents = 0, 0
 local function check_ties(id, head)
   if head.group then
     redis.call("ZCARD", queue(head.type) .. "held:" .. head.group)
+  end
+  if head.limits then
+    check_limits(head.limits)
   end
   redis.call("LLEN", job .. id .. ":log")
   redis.call("ZCARD", job .. id .. ":then")
@@ -62,7 +78,7 @@ end
 local function check_shard()
   check_zsets(root .. ":", { "workers", "listeners", "watched", "due", "agenda" })
   for _, name in ipairs({ "meta", "info", "cancelling", "paused", "limits",
-    "outbox", "schedules", "orders", "stacks", "search", "stats:" .. math.floor(now / 60000) }) do
+    "named_limits", "outbox", "schedules", "orders", "stacks", "search", "stats:" .. math.floor(now / 60000) }) do
     redis.call("HLEN", root .. ":" .. name)
   end
   redis.call("SCARD", root .. ":types")

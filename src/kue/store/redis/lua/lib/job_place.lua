@@ -1,5 +1,5 @@
 -- Return where job `id` is among the structures of its type; nil if nowhere.
--- "held" is a waiting job that the limit of its group keeps from starting.
+-- "held" is a waiting job that a limit, or that of its group, keeps from starting.
 local STATES = { "waiting", "complete", "delayed", "failed", "held", "cancelled",
   "blocked", "parked" }
 

@@ -46,17 +46,24 @@ local function depart(id, q, place, head)
     if head.group then
       free_slot(q, head.group)
     end
+    named.leave(id, head)
     if redis.call("ZCARD", q .. "waiting") > 0 then
       wake(q)
     end
     return
   end
   redis.call("ZREM", q .. place, id)
-  if place == "waiting" and head.group then
+  if place == "waiting" then
     -- It may have been released for a slot that it now does not take.
-    release_held(q, head.group)
-  elseif place == "held" and head.group then
-    redis.call("ZREM", q .. "held:" .. head.group, id)
+    if head.group then
+      release_held(q, head.group)
+    end
+    named.offer(head)
+  elseif place == "held" then
+    if head.group then
+      redis.call("ZREM", q .. "held:" .. head.group, id)
+    end
+    named.unhold(id, head)
   elseif place == "blocked" then
     for _, parent in ipairs(redis.call("SMEMBERS", job .. id .. ":after")) do
       if parent % shards == shard then

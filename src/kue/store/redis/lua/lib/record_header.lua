@@ -16,12 +16,18 @@ local function read_header(text)
     -- Keys may look like numbers ("007") and must stay as written.
     head.unique = string.match(options, "\tunique=([^\t]*)")
     head.group = string.match(options, "\tgroup=([^\t]*)")
+    if head.limit then
+      head.limits = {}
+      for ref in string.gmatch(options, "\tlimit=([^\t]*)") do
+        head.limits[#head.limits + 1] = ref
+      end
+    end
   end
   return head
 end
 
 -- Read the header of job `id`; nil if it does not exist or is not a record.
 local function header(id)
-  local text = redis.pcall("GETRANGE", job .. id, 0, 2047)
+  local text = redis.pcall("GETRANGE", job .. id, 0, 5119)
   return type(text) == "string" and read_header(text) or nil
 end

@@ -227,6 +227,9 @@ local function settle(ending, job_type, delay, flags, first, count)
       if head.group then
         free_slot(q, head.group)
       end
+      if head.limits then
+        named.leave(id, head)
+      end
       if is_final then
         free_unique(q, head, id)
         if head.retention then
