@@ -37,7 +37,8 @@ POLICY = CircuitPolicy.of(failures=20, within="1d", open_for="1h", max_open_for=
 
 def breaker(**options: Any) -> Any:
     """Return a circuit that opens after three failures, for an hour."""
-    given = {"on": ProviderDown, "failures": 3, "within": "1d", "open_for": "1h"}
+    given: dict[str, Any] = {"on": ProviderDown, "failures": 3, "within": "1d"}
+    given["open_for"] = "1h"
     return kue.circuit_breaker("stripe", **given | options)
 
 
@@ -185,9 +186,10 @@ async def test_errors_that_other_middleware_turned_into_endings_count(
 async def test_errors_of_handlers_elsewhere_count_and_those_derived_from_them(
     q: Kue, execution: Any
 ) -> None:
-    task = q.task(execution=execution, attempts=1, middleware=[breaker(failures=1)])(
-        child_tasks.call_provider
+    register: Any = q.task(
+        execution=execution, attempts=1, middleware=[breaker(failures=1)]
     )
+    task = register(child_tasks.call_provider)
 
     job = await task.enqueue("down")
     with pytest.raises(kue.JobFailed, match="Timeout503: 503"):
