@@ -320,6 +320,23 @@ async def test_a_probe_that_fails_otherwise_was_answered_and_closes_it(q: Kue) -
     assert (await circuit_of(q)).state == "closed"
 
 
+async def test_a_circuit_around_the_queue_and_the_task_lets_its_probe_through(
+    q: Kue,
+) -> None:
+    q.middleware(breaker())
+
+    @q.task(middleware=[breaker()])
+    async def pay() -> str:
+        return "paid"
+
+    await half_open(q)
+    async with q.work():
+        seen = await ended(await pay.enqueue())
+
+    assert (seen.result, seen.releases) == ("paid", 0)
+    assert (await circuit_of(q)).state == "closed"
+
+
 async def test_a_probe_that_is_skipped_leaves_its_place_to_the_next(q: Kue) -> None:
     @q.task(middleware=[breaker()])
     async def pay(skip: bool) -> None:

@@ -74,7 +74,8 @@ class CircuitMonitor:
         record = await self._current(run.now_ms)
         if not record.is_due(run.now_ms):
             return self._admit_to(record, run)
-        if record.probe not in (None, self._lost_probe):
+        # Its own: the circuit may be around the queue and around the task.
+        if record.probe not in (None, self._lost_probe, run_of(run)):
             raise self._release(record, run.now_ms)
         return self._admit_to(await self._take_probe(run), run)
 
