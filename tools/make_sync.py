@@ -77,6 +77,7 @@ TWINS = (
         {
             "queries": "Queries",
             "admin": "QueueAdmin",
+            "circuits": "Circuits",
             "schedules": "Schedules",
             "bulk_actions": "BulkActions",
         },

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from kue.client.builder import JobBuilder
+from kue.client.circuit_breaker import circuit_breaker
 from kue.client.handle import JobHandle
 from kue.client.queue import Kue
 from kue.client.ready_middleware import (
@@ -17,6 +18,7 @@ from kue.client.sync import SyncJobBuilder, SyncJobHandle, SyncKue
 from kue.client.task import Task
 from kue.client.worker_resource import Resource
 from kue.model.backoff import exponential, fixed, listed, named
+from kue.model.circuit import Circuit
 from kue.model.errors import (
     BadArguments,
     BadPayload,
@@ -66,6 +68,7 @@ __all__ = [
     "BadArguments",
     "BadPayload",
     "Cancel",
+    "Circuit",
     "ConfigError",
     "Draft",
     "DurabilityUnknown",
@@ -108,6 +111,7 @@ __all__ = [
     "TaskLimit",
     "UniqueHeld",
     "__version__",
+    "circuit_breaker",
     "concurrency",
     "current_job",
     "exponential",

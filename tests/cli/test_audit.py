@@ -67,6 +67,8 @@ def test_a_user_without_a_name_is_noted_by_number(
             "queue.clear",
             "email",
         ),
+        (("circuit", "open", "stripe"), "circuit.open", "stripe"),
+        (("circuit", "close", "stripe"), "circuit.close", "stripe"),
         (("token", "add", "shop", "--scope", "read"), "token.add", "shop"),
         (("doctor", "--repair"), "doctor", ""),
     ],

@@ -71,6 +71,14 @@ def test_names_of_schedules_are_completed(kue: CommandLine) -> None:
     assert offered("schedule", "show", "s") == ["sweep"]
 
 
+def test_names_of_circuits_are_completed(kue: CommandLine) -> None:
+    kue("job", "add", "pay")
+    kue("circuit", "open", "stripe")
+    kue("circuit", "open", "paypal")
+
+    assert offered("circuit", "close", "s") == ["stripe"]
+
+
 def test_verbs_states_and_priorities_are_completed() -> None:
     assert "retry" in completed("job", "re")
     assert completed("job", "list", "--state", "comp") == ["complete"]

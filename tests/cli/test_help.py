@@ -36,7 +36,7 @@ OURS = {
     if path[0]
     in (
         *("job", "queue", "failed", "workers", "bus", "completion", "doctor"),
-        *("schedule", "user", "token"),
+        *("schedule", "user", "token", "circuit"),
     )
 }
 
@@ -71,7 +71,9 @@ def test_a_command_that_asks_a_queue_takes_a_url_and_speaks_json(
     assert "--json" in given or isinstance(OURS[path], click.Group)
 
 
-@pytest.mark.parametrize("noun", ["job", "queue", "failed", "schedule", "bus"])
+@pytest.mark.parametrize(
+    "noun", ["job", "queue", "failed", "schedule", "bus", "circuit"]
+)
 def test_a_noun_alone_shows_its_verbs(
     noun: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

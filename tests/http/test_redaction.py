@@ -342,6 +342,7 @@ async def test_no_route_shows_the_password_of_a_url_that_others_noted(
     await q.store.renew(RenewRequest("w", info={"trouble": f"{STORE} is damaged"}))
     await q.pause("email", reason=f"{STORE} moves")
     await q.pause(worker="w", reason=f"{STORE} moves")
+    await q.open_circuit("stripe", reason=f"{STORE} moves")
     await q.store.note(
         AuditEntry(
             who="cli:ann",
@@ -353,10 +354,11 @@ async def test_no_route_shows_the_password_of_a_url_that_others_noted(
         )
     )
     paths = [f"/jobs/{job.id}", "/workers", "/workers/w", "/queues", "/queues/email"]
-    paths += ["/stats", "/audit"]
+    paths += ["/stats", "/audit", "/circuits"]
 
     answers = [await client.get(path) for path in paths]
-    answers.append(await client.post("/pause", json={"reason": STORE}))
+    for path in ("/pause", "/circuits/stripe/open"):
+        answers.append(await client.post(path, json={"reason": STORE}))
 
     assert {answer.status_code for answer in answers} == {200}
     assert [one.url.path for one in answers if CANARY in one.text] == []

@@ -250,12 +250,14 @@ async def test_waiting_jobs_that_no_worker_takes_are_warned_of(
             "message": "2 jobs of type 'email' wait, and no live worker takes it",
             "queue": "email",
             "worker": None,
+            "circuit": None,
         },
         {
             "code": "no-worker",
             "message": "1 job of type 'video' waits, and no live worker takes it",
             "queue": "video",
             "worker": None,
+            "circuit": None,
         },
     ]
 
@@ -284,6 +286,20 @@ async def test_pauses_are_warned_of_by_whom_and_why(
         ("queue 'email' is paused by ann: server moves", "email", None),
         ("worker 'w1' is paused by bob", None, "w1"),
     ]
+
+
+async def test_circuits_that_are_not_closed_are_warned_of(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await q.open_circuit("stripe", for_="1h", by="ann", reason="moves")
+    await q.open_circuit("paypal", for_="1h")
+    await q.close_circuit("paypal")
+
+    [warning] = (await client.get("/stats")).json()["warnings"]
+
+    assert (warning["code"], warning["circuit"]) == ("circuit", "stripe")
+    assert warning["message"].startswith("circuit 'stripe' is open until 20")
+    assert warning["message"].endswith(": opened by ann: moves")
 
 
 async def test_a_worker_gone_with_jobs_in_its_hands_is_lost(

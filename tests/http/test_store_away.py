@@ -37,6 +37,7 @@ BODIES: dict[str, Any] = {
     "POST /queues/{type}/pause": {},
     "PUT /queues/{type}/limits": {"concurrency": 1},
     "POST /queues/{type}/clear": {"states": ["failed"]},
+    "POST /circuits/{name}/open": {},
     "POST /jobs/bulk": {"action": "retry", "ids": [1]},
     "POST /jobs": {"type": "email"},
     "POST /jobs/batch": [{"type": "email"}],

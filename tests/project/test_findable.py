@@ -37,6 +37,7 @@ QUESTIONS = [
     ("what ends a run that takes too long", "timeout", "worker/active_run.py"),
     ("where is progress written", "progress", "worker/progress_sender.py"),
     ("where is middleware called", "middleware", "client/hooks.py"),
+    ("when does a circuit breaker open", "circuit breaker", "model/circuit.py"),
     ("which environment variables are read", "environment", "model/settings.py"),
     ("where is a request authenticated", "authentication", "http/auth/access.py"),
     ("what is in the audit log", "audit log", "http/security/audit_log.py"),

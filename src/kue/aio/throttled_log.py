@@ -1,4 +1,4 @@
-"""Log entries for repeated faults: each with its traceback, at most one per minute."""
+"""Log entries for repeated faults, at most one per minute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPEAT_SECONDS = 60.0
 
 
 class ThrottledLog:
-    """Logs at level ERROR, and drops what comes within a minute of the last entry."""
+    """Drops what comes within a minute of the last entry."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
@@ -24,7 +24,17 @@ class ThrottledLog:
         self, message: str, *args: object, exc: BaseException | None = None
     ) -> None:
         """Log *message* with the traceback of *exc*, unless it is too soon."""
-        now = time.monotonic()
-        if now - self._last >= REPEAT_SECONDS:
-            self._last = now
+        if self._is_time():
             self._logger.error(message, *args, exc_info=exc)
+
+    def warning(self, message: str, *args: object) -> None:
+        """Log *message* without a traceback, unless it is too soon."""
+        if self._is_time():
+            self._logger.warning(message, *args)
+
+    def _is_time(self) -> bool:
+        now = time.monotonic()
+        is_time = now - self._last >= REPEAT_SECONDS
+        if is_time:
+            self._last = now
+        return is_time

@@ -26,8 +26,9 @@ __all__ = ["main"]
 
 #: Each is in the module of the same name.
 COMMANDS = (
-    *("bench", "bus", "completion", "dashboard", "demo", "doctor", "failed", "job"),
-    *("queue", "schedule", "token", "up", "user", "worker", "workers"),
+    *("bench", "bus", "circuit", "completion", "dashboard", "demo", "doctor"),
+    *("failed", "job", "queue", "schedule", "token", "up", "user", "worker"),
+    "workers",
 )
 
 

@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from kue.aio.event_loop import run
 from kue.cli.context import refuse_missing_file, settings_here
 from kue.cli.input import STDIN, InputLine, read_lines
+from kue.client.circuit_records import ROOM as CIRCUITS
 from kue.client.queries import state_of
 from kue.model.draft import UNLIMITED
 from kue.model.duration import epoch_ms, milliseconds
@@ -159,6 +160,18 @@ SCHEDULE = Parsed(
     "name",
     partial(check_path_name, what="schedule name"),
     lambda context: names_from_store(context, _schedule_names),
+)
+
+
+async def _circuit_names(store: Store) -> list[str]:
+    return list(await store.all_kept(CIRCUITS))
+
+
+#: The name of a circuit; completed as that of a type is.
+CIRCUIT = Parsed(
+    "name",
+    partial(check_path_name, what="circuit name"),
+    lambda context: names_from_store(context, _circuit_names),
 )
 
 

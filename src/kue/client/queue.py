@@ -10,6 +10,7 @@ from kue.client.admin import QueueAdmin
 from kue.client.builder import JobBuilder
 from kue.client.bulk_actions import BulkActions
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
+from kue.client.circuits import Circuits
 from kue.client.connection import Connection
 from kue.client.handle import JobHandle, added_handle
 from kue.client.hooks import Hooks
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from kue.worker import Worker
 
 
-class Kue(Queries, QueueAdmin, Schedules, BulkActions, Registration, RunMethods):
+class Kue(
+    Queries, QueueAdmin, Circuits, Schedules, BulkActions, Registration, RunMethods
+):
     """
     A queue of jobs.
 

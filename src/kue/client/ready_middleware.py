@@ -7,13 +7,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from kue.aio.callbacks import awaited
+from kue.client.exception_kinds import (
+    ExceptionKinds,
+    as_tuple,
+    check_kinds,
+    is_one_of,
+    summary,
+)
 from kue.model.duration import Duration, milliseconds
-from kue.model.errors import STEERING, Fail, Release, Skip
+from kue.model.errors import Fail, Release, Skip
 from kue.model.retry_policy import retry_delay_ms
 from kue.model.time_window import ALL_DAYS, TimeWindow
-from kue.store.codec import error_of
-from kue.worker.executor import RunEnded
-from kue.worker.pools.child_names import class_name
 
 if TYPE_CHECKING:
     from kue.client.hooks import CallNext, Middleware
@@ -22,8 +26,6 @@ if TYPE_CHECKING:
 
 #: May be a coroutine function.
 Predicate: TypeAlias = Callable[["ActiveJob"], Awaitable[bool] | bool]
-#: One class of exceptions or several, as `isinstance` takes them.
-ExceptionKinds: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 #: The shortest pause after a run that is not counted: nothing limits how many follow.
 MIN_PAUSE_MS = 1000
 
@@ -113,13 +115,13 @@ def fail_on(*kinds: type[Exception]) -> Middleware:
     Raises:
         TypeError: One of *kinds* is not a class of exceptions.
     """
-    _check_kinds(kinds, "fail_on")
+    check_kinds(kinds, "fail_on")
 
     async def fail(job: ActiveJob, call_next: CallNext) -> JSON:
         try:
             return await call_next(job)
         except Exception as exc:
-            if _is_one_of(exc, kinds):
+            if is_one_of(exc, kinds):
                 raise Fail from exc
             raise
 
@@ -138,19 +140,19 @@ def not_counted(*kinds: type[Exception], delay: Duration | None = None) -> Middl
         TypeError: One of *kinds* is not a class of exceptions.
         ValueError: *delay* makes no sense.
     """
-    _check_kinds(kinds, "not_counted")
+    check_kinds(kinds, "not_counted")
     given = None if delay is None else milliseconds(delay, field="delay")
 
     async def release(job: ActiveJob, call_next: CallNext) -> JSON:
         try:
             return await call_next(job)
         except Exception as exc:
-            if not _is_one_of(exc, kinds):
+            if not is_one_of(exc, kinds):
                 raise
             wait = (
                 max(MIN_PAUSE_MS, retry_delay_ms(job.job)) if given is None else given
             )
-            raise Release(timedelta(milliseconds=wait), reason=_summary(exc)) from exc
+            raise Release(timedelta(milliseconds=wait), reason=summary(exc)) from exc
 
     return release
 
@@ -161,41 +163,11 @@ def for_errors(
     """Return the middleware of the task options *fail_on* and *not_counted*."""
     made = []
     if uncounted:
-        made.append(not_counted(*_as_tuple(uncounted)))
+        made.append(not_counted(*as_tuple(uncounted)))
     # The innermost, which decides first.
     if failing:
-        made.append(fail_on(*_as_tuple(failing)))
+        made.append(fail_on(*as_tuple(failing)))
     return tuple(made)
-
-
-def _as_tuple(kinds: ExceptionKinds) -> tuple[type[Exception], ...]:
-    return tuple(kinds) if isinstance(kinds, tuple | list) else (kinds,)
-
-
-def _check_kinds(kinds: tuple[object, ...], name: str) -> None:
-    for kind in kinds or (None,):
-        if not (isinstance(kind, type) and issubclass(kind, Exception)):
-            raise TypeError(
-                f"{name} takes classes of exceptions, such as ValueError, not {kind!r}"
-            )
-        if issubclass(kind, STEERING):
-            raise TypeError(
-                f"{name} is for errors, and {kind.__name__} is how a handler ends "
-                "its own run"
-            )
-
-
-def _is_one_of(exc: Exception, kinds: tuple[type[Exception], ...]) -> bool:
-    """Return whether *exc* is an error of these *kinds*, rather than steering."""
-    if isinstance(exc, RunEnded):
-        wanted, steering = map(class_name, kinds), map(class_name, STEERING)
-        raised = frozenset(exc.raised)
-        return not raised.isdisjoint(wanted) and raised.isdisjoint(steering)
-    return isinstance(exc, kinds) and not isinstance(exc, STEERING)
-
-
-def _summary(exc: Exception) -> str:
-    return str(exc) if isinstance(exc, RunEnded) else error_of(exc).summary
 
 
 def _was_true(predicate: Predicate) -> str:

@@ -19,7 +19,7 @@ from typing import (
 from kue.aio.callbacks import is_async
 from kue.client.declared_schedules import module_of
 from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
-from kue.client.ready_middleware import ExceptionKinds, for_errors
+from kue.client.ready_middleware import for_errors
 from kue.client.registry import HandlerRegistry, HandlerSettings
 from kue.client.schedule_registration import ScheduleRegistration
 from kue.client.task import Task, handler_of
@@ -31,6 +31,7 @@ from kue.worker.active_job import ActiveJob
 from kue.worker.handler_adapters import Execution, in_thread, takes_done, with_done
 
 if TYPE_CHECKING:
+    from kue.client.exception_kinds import ExceptionKinds
     from kue.client.queue import Kue
     from kue.model.named_limits import TaskLimit
 

@@ -1,4 +1,4 @@
-"""Resources that all runs of a worker share: progress sender, threads, processes."""
+"""What all runs of a worker share: its store, progress sender, threads, processes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class RunServices:
     """Lives as long as the worker; created on the worker's event loop."""
 
     def __init__(self, store: Store, url: str) -> None:
+        self.store = store
         self.progress_sender = ProgressSender(store)
         self.threads = WorkerThreads()
         self.children = ProcessPool(url)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven, OnProgress
     from kue.client.queries import Order
     from kue.client.selection import Selection
+    from kue.model.circuit import Circuit
     from kue.model.duration import Duration
     from kue.model.job import Draft, Job, State
     from kue.model.named_limits import StoredLimit, TaskLimit
@@ -338,6 +339,42 @@ class SyncQueueMethods(BlockingCalls):
         """
         states = tuple(states)
         return self.call(lambda q: q.clear(type, states, on_progress=on_progress))
+
+    def circuits(self) -> list[Circuit]:
+        """
+        Return the circuits that opened, or had a failure, in the last day, by name.
+
+        All others are closed: the store does not know them.
+        """
+        return self.call(lambda q: q.circuits())
+
+    def open_circuit(
+        self, name: str, *, for_: Duration = "5m", reason: str = "", by: str = ""
+    ) -> Circuit:
+        """
+        Open a circuit: its jobs wait for that long; then one of them is the probe.
+
+        Workers learn of it within about a second; running jobs go on.  It may have any
+        name: one that no task uses has no effect.
+
+        Raises:
+            ValueError, TypeError: The name or the duration makes no sense.
+        """
+        return self.call(
+            lambda q: q.open_circuit(name, for_=for_, reason=reason, by=by)
+        )
+
+    def close_circuit(self, name: str, *, by: str = "") -> bool:
+        """
+        Close a circuit; return whether it was open or half-open.
+
+        Jobs run, and failures are counted from 0.  Those that were released run when
+        they are due; `promote_many` brings them sooner.
+
+        Raises:
+            ValueError, TypeError: The name makes no sense.
+        """
+        return self.call(lambda q: q.close_circuit(name, by=by))
 
     def schedule(
         self, name: str, draft: Draft, **options: Unpack[ScheduleOptions]

@@ -4,6 +4,7 @@ from kue.http.v1 import (
     accounts,
     bulk_actions,
     bus,
+    circuits,
     error_groups,
     events,
     health,
@@ -20,6 +21,7 @@ SECTIONS = (
     health.section,
     stats.section,
     queues.section,
+    circuits.section,
     # Before single jobs: its paths have a word where theirs have an id.
     bulk_actions.section,
     jobs.section,

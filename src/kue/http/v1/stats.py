@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kue.client.queue import Kue
+    from kue.model.circuit import Circuit
     from kue.model.job import Job
     from kue.store.values import WorkerStatus
 
@@ -100,13 +101,15 @@ class StoreView(msgspec.Struct, frozen=True):
 class Concern(msgspec.Struct, frozen=True):
     """A warning for operators."""
 
-    code: Literal["lost-worker", "paused", "no-worker", "backlog"]
+    code: Literal["lost-worker", "circuit", "paused", "no-worker", "backlog"]
     #: What is wrong, in a sentence.
     message: str
     #: The type it is about, if it is about one.
     queue: str | None = None
     #: The worker it is about, if it is about one.
     worker: str | None = None
+    #: The circuit it is about, if it is about one.
+    circuit: str | None = None
 
 
 class PauseView(View, frozen=True, kw_only=True):
@@ -198,6 +201,7 @@ async def overview(context: RequestContext) -> Overview:
     measured = total(stats.all)
     concerns = [
         *_lost_worker_warnings(workers),
+        *_circuit_warnings(await known_circuits(context)),
         *_pause_warnings(await active_pauses(context)),
         *(
             Concern("no-worker", str(found), found.type)
@@ -286,6 +290,19 @@ async def active_pauses(context: RequestContext) -> list[PauseView]:
     hide = context.redaction.text
     pauses = await context.q.paused()
     return [PauseView.of(pause, reason=hide(pause.reason)) for pause in pauses]
+
+
+async def known_circuits(context: RequestContext) -> list[Circuit]:
+    """Return the circuits that the store knows, with secrets hidden."""
+    return [hidden(context, one) for one in await context.q.circuits()]
+
+
+def hidden(context: RequestContext, circuit: Circuit) -> Circuit:
+    """Return *circuit* with secrets hidden."""
+    hide = context.redaction.text
+    return msgspec.structs.replace(
+        circuit, cause=hide(circuit.cause), last_error=hide(circuit.last_error)
+    )
 
 
 async def recent(q: Kue, now: int) -> Recent:
@@ -394,6 +411,13 @@ def _lost_worker_warnings(workers: Iterable[WorkerStatus]) -> Iterator[Concern]:
             "a live worker requeues what it ran",
             worker=worker.name,
         )
+
+
+def _circuit_warnings(circuits: Iterable[Circuit]) -> Iterator[Concern]:
+    for one in circuits:
+        if one.state != "closed":
+            message = f"circuit {one.name!r} {one.summary}"
+            yield Concern("circuit", message, circuit=one.name)
 
 
 def _pause_warnings(pauses: Iterable[PauseView]) -> Iterator[Concern]:

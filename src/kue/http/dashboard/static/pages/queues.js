@@ -11,6 +11,7 @@ import { can } from "../lib/me.js";
 import { href, query, setQuery } from "../lib/router.js";
 import { clear, limit, pause, resume } from "./queues/actions.js";
 import { queueBadges } from "./queues/badges.js";
+import { circuits } from "./queues/circuits.js";
 import { hourSparklines } from "./queues/sparklines.js";
 
 //: Pages of 200 queues that are read at most.
@@ -33,6 +34,7 @@ export const page = {
     let { text = "", sort = "name" } = query();
     if (!(sort in SORTS)) sort = "name";
     const sparklines = hourSparklines();
+    const breakers = circuits();
     const rows = table({
       caption: "Queues",
       key: ({ type }) => type,
@@ -57,6 +59,7 @@ export const page = {
     const bar = h("div", { class: "page-bar" }, search, sortPicker(), count);
     root.append(
       h("header", { class: "page-head" }, h("h1", null, "Queues"), pauseAll),
+      breakers.node,
       bar,
       none,
       rows.node,
@@ -130,11 +133,15 @@ export const page = {
       P: { label: "Pause or resume the queue", run: toggleCurrent },
     });
     if (can("manage")) {
-      ctx.actions([{ label: "Pause or resume everything", run: toggleEverything }]);
+      ctx.actions([
+        { label: "Pause or resume everything", run: toggleEverything },
+        { label: "Open a circuit", run: breakers.openAny },
+      ]);
     }
     const stop = refresher(read, { minMs: 1_500, everyMs: 15_000 });
     return () => {
       stop();
+      breakers.stop();
       sparklines.stop();
     };
   },

@@ -8,16 +8,23 @@ import { live } from "../../lib/live.js";
 import { can } from "../../lib/me.js";
 import { href } from "../../lib/router.js";
 import { resume } from "../queues/actions.js";
+import { close } from "../queues/circuits.js";
 
 //: Tone and title of each kind of warning, worst first.
 const KINDS = {
   "lost-worker": { tone: "bad", word: "Worker lost" },
   "no-worker": { tone: "bad", word: "No worker" },
+  circuit: { tone: "warn", word: "Circuit breaker" },
   backlog: { tone: "warn", word: "Growing backlog" },
   paused: { tone: "warn", word: "Paused" },
 };
 const OTHER = { tone: "warn", word: "Warning" };
 const ORDER = Object.keys(KINDS);
+//: What ends the cause of a warning.
+const ACTS = {
+  paused: { label: "Resume", run: ({ queue, worker }) => resume({ type: queue, worker }) },
+  circuit: { label: "Close", run: ({ circuit }) => close({ name: circuit }) },
+};
 //: Warnings shown before "and … more", and queues named in one of them.
 const MAX_SHOWN = 5;
 const MAX_NAMED = 8;
@@ -30,7 +37,7 @@ export function warnings({ onChange }) {
   const node = h("div", { class: "pile" }, list, rest);
   const show = keyedList(
     list,
-    (one) => JSON.stringify([one.code, one.queue, one.worker, one.queues]),
+    (one) => JSON.stringify([one.code, one.queue, one.worker, one.circuit, one.queues]),
     (one) => warning(one, onChange),
   );
   let health = null;
@@ -114,13 +121,15 @@ function actions(one, onChange) {
   const links = [];
   if (one.queue) links.push(queueLink(one.queue, "Show queue"));
   else if (one.queues) links.push(h("a", { href: href("/queues") }, "Show queues"));
+  else if (one.circuit) links.push(h("a", { href: href("/queues") }, "Show circuits"));
   else if (one.worker) links.push(h("a", { href: href("/workers") }, "Show workers"));
-  if (one.code === "paused" && can("manage")) {
+  const act = ACTS[one.code];
+  if (act && can("manage")) {
     const onclick = async () => {
-      await resume({ type: one.queue, worker: one.worker });
+      await act.run(one);
       onChange();
     };
-    links.push(h("button", { type: "button", class: "small", onclick }, "Resume"));
+    links.push(h("button", { type: "button", class: "small", onclick }, act.label));
   }
   return links;
 }
