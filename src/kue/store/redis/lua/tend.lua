@@ -71,7 +71,8 @@ local timed_out = {}
 local agenda, is_shard_due = root .. ":agenda", false
 local is_clock_owned = ARGV[1] ~= ""
 local CLOCK_SLACK_MS = 2000
-local MAX_TYPES, MAX_SWEPT, MAX_HELD_CHECKED, MAX_WORKERS = 100, 200, 50, 20000
+local MAX_TYPES, MAX_SWEPT, MAX_WORKERS = 100, 200, 20000
+local MAX_HELD_CHECKED, MAX_LIMITED_CHECKED = 50, 5
 -- The longest time between two looks at an idle type, and at an idle shard.
 local MAX_REST_MS, MAX_SHARD_REST_MS = 600000, 60000
 local MIN_QUIET_MS = 1500
@@ -165,28 +166,40 @@ local function lapse(q)
   end
 end
 
--- Requeue held jobs that no limit applies to any more, and wake a worker if there is work:
--- an earlier wake-up may be lost with the worker that got it.
-local function release_and_wake(job_type, q, limits)
-  local per_key = limits and limits.per_key
-  local most = math.min(per_key and MAX_HELD_CHECKED or limit, limit - held_checked)
-  -- Random ones, so that none can starve behind others that stay held.
-  local held = most > 0 and redis.call("ZRANDMEMBER", q .. "held", most) or {}
-  held_checked = held_checked + #held
-  -- The type comes first in the next pass.  With a given clock, passes would never end.
-  if most <= 0 and not is_clock_owned and redis.call("ZCARD", q .. "held") > 0 then
-    is_cut_short = true
-  end
-  for _, id in ipairs(held) do
+-- Look at some held jobs, random ones, so that none can starve behind others that stay held:
+-- requeue those that no limit keeps from starting.  Returns whether a group holds any.
+local function check_held(q, per_key, most)
+  local is_of_group = false
+  for _, id in ipairs(most > 0 and redis.call("ZRANDMEMBER", q .. "held", most) or {}) do
+    held_checked = held_checked + 1
     local head = header(id)
     local running = head and head.group
       and tonumber(redis.call("HGET", q .. "running", head.group) or 0)
     if running and (not per_key or running < per_key) then
       release_held(q, head.group)
+      is_of_group = true
     end
     if head and head.limits then
       named.offer(head)
     end
+  end
+  return is_of_group
+end
+
+-- Requeue held jobs that no limit applies to any more, and wake a worker if there is work:
+-- an earlier wake-up may be lost with the worker that got it.
+local function release_and_wake(job_type, q, limits)
+  local per_key = limits and limits.per_key
+  local left = limit - held_checked
+  -- The type comes first in the next pass.  With a given clock, passes would never end.
+  if left <= 0 and not is_clock_owned and redis.call("ZCARD", q .. "held") > 0 then
+    is_cut_short = true
+  end
+  -- Named limits release their jobs themselves; few are enough to find one that did not.
+  local is_of_group = check_held(q, per_key,
+    math.min(per_key and MAX_HELD_CHECKED or MAX_LIMITED_CHECKED, left))
+  if is_of_group and not per_key then
+    check_held(q, per_key, limit - held_checked)
   end
   if redis.call("ZCARD", q .. "waiting") == 0 then
     return
