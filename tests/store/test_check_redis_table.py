@@ -440,13 +440,13 @@ held | DEL {running} |
     group-drift: group 'a group' of 'email' counts no running jobs, but 1 run
     -> set it to 1
 held | DEL '{held}:a group' | one waits; ZCARD {waiting} = 1
-    held-drift: job {id} is in held, but not among the held jobs of its group
+    held-drift: job {id} is in held, but not among the held jobs of its group or a limit
     -> requeue it
 held | DEL {held} |
-    held-drift: job {id} is among the held jobs of its group, but not in held
+    held-drift: job {id} is among the held jobs of its group or a limit, but not in held
     -> requeue it
 held, delayed | ZREM {delayed} {other}; ZADD {held} {other_score} {other} |
-    held-drift: job {other} is in held, but not among the held jobs of its group
+    held-drift: job {other} is in held, but not among the held jobs of its group or a limit
     -> requeue it
 held | ZADD {held}:another 1 {first} |
     held-drift: job {first} is in active, but among the held jobs of another

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from kue.model.job import Job, State
+from kue.model.named_limits import StoredLimit
 from kue.model.schedule import Schedule
 from kue.store.values import Errors, Filter, Limits, PageRequest, Pause, WorkerStatus
 from tests.store_model.both import Both
@@ -42,6 +43,7 @@ class Seen(NamedTuple):
     counts: dict[str, dict[State, int]]
     pauses: list[Pause]
     limits: dict[str, Limits]
+    named: dict[str, StoredLimit]
     schedules: list[Schedule]
     types: list[str]
     workers: list[WorkerStatus]
@@ -56,6 +58,7 @@ async def _look(both: Both) -> Seen:
         counts = group.create_task(store.count())
         pauses = group.create_task(store.paused())
         limits = group.create_task(store.limits())
+        named = group.create_task(store.named_limits())
         schedules = group.create_task(store.schedules())
         types = group.create_task(store.types())
         workers = group.create_task(store.workers(now=both.now))
@@ -65,6 +68,7 @@ async def _look(both: Both) -> Seen:
         counts.result(),
         pauses.result(),
         limits.result(),
+        named.result(),
         schedules.result(),
         types.result(),
         workers.result(),
@@ -140,6 +144,8 @@ def _compare_settings(model: Model, seen: Seen) -> None:
     said = [pause for pause in seen.pauses if pause.until is None]
     same(said, [pause for pause in pauses if pause.until is None])
     same(seen.limits, model.limits)
+    rules = {name: limit.rule.concurrency for name, limit in seen.named.items()}
+    same(rules, dict(sorted(model.named.items())))
     schedules = sorted(model.schedules.values(), key=lambda schedule: schedule.name)
     same([*map(model.as_seen, seen.schedules)], [*map(model.as_seen, schedules)])
 

@@ -15,6 +15,7 @@ import pytest
 from kue.aio.event_loop import new_event_loop
 from kue.model.events import Event, Kind
 from kue.model.job import Draft, Job, State
+from kue.model.named_limits import LimitRule, StoredLimit
 from kue.model.schedule import Schedule
 from kue.model.settings import Keep
 from kue.store.contract import Store
@@ -261,6 +262,11 @@ class Both:
     def limit(self, type: str, limits: Limits | None) -> None:
         self.ask(self.store.limit(type, limits, now=self.now))
         self.model.limit(type, limits, self.now)
+
+    def set_named_limit(self, name: str, number: int | None) -> None:
+        stored = number and StoredLimit(LimitRule(concurrency=number))
+        self.ask(self.store.set_named_limit(name, stored or None, now=self.now))
+        self.model.set_named_limit(name, number)
 
     def clear(self, type: str | None, states: Sequence[State], limit: int) -> None:
         """

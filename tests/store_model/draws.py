@@ -38,6 +38,7 @@ INTERVALS = (MIN_EVERY_MS, 1000, 3000, 61_000)
 OOPS = Error("Oops", 'it "broke"\n\\n', "line 1\nline 2")
 
 types = st.sampled_from(TYPES)
+concurrency = st.sampled_from([None, 1, 1, 2])
 some_types = st.sampled_from([TYPES[:1], TYPES[1:], TYPES, TYPES])
 workers = st.sampled_from(WORKERS)
 states = st.sampled_from(State)
@@ -87,6 +88,11 @@ keeps = st.one_of(
 )
 
 
+def limit_of(type: str) -> str:
+    """Return the limit of *type*: types on different shards cannot share one."""
+    return f"limit of {type}"
+
+
 def rarely(*values: Any) -> st.SearchStrategy[Any]:
     """Draw None most of the time."""
     return st.sampled_from([None] * (2 * len(values)) + list(values))
@@ -98,8 +104,12 @@ def drafts(draw: st.DrawFn, parents: list[int], keys: tuple[str, ...] = KEYS) ->
     links = draw(st.sampled_from([0, 0, 0, 1, 2])) if parents else 0
     after = [draw(st.sampled_from(parents)) for _ in range(links)]
     unique = draw(rarely(None, *keys))
+    type = draw(types)
+    # One of both: which of them lets a job start first is not for the model to say.
+    group = draw(st.sampled_from([None, *GROUPS]))
+    limit = draw(rarely("", KEYS[1])) if group is None else None
     return draft(
-        draw(types),
+        type,
         draw(payloads),
         priority=draw(priorities),
         delay=draw(st.sampled_from([0, 0, 0, 1, 3])),
@@ -109,7 +119,8 @@ def drafts(draw: st.DrawFn, parents: list[int], keys: tuple[str, ...] = KEYS) ->
         expires=draw(rarely(4, 12)),
         unique=unique,
         unique_for=draw(st.sampled_from([0, 0, 5])) if unique else 0,
-        group=draw(st.sampled_from([None, *GROUPS])),
+        group=group,
+        limited_by=None if limit is None else {limit_of(type): limit},
         tags=draw(st.sampled_from([(), (), ("red",), ("red", "blue")])),
         after=after,
         after_any=bool(after) and draw(st.booleans()),

@@ -33,7 +33,7 @@ class Entry:
     cancelling: bool = False
     #: Why, while it is.
     reason: str = ""
-    #: A limit of its group may hold it back, or surely does.
+    #: A limit, or that of its group, may hold it back, or surely does.
     may_be_held: bool = False
     is_held: bool = False
     history: list[Attempt] = field(default_factory=list)
@@ -114,6 +114,7 @@ class Entry:
             unique=draft.unique,
             unique_for=draft.unique_for,
             group=draft.group,
+            limited_by=draft.limited_by,
             ttl=draft.ttl,
             expires=draft.expires,
             once=draft.once,

@@ -100,6 +100,31 @@ class GuidedMachine(Walks):
         self.look()
         self.say_claim([DEEP], MAX_BATCH, W2)
 
+    @rule(way=st.sampled_from(["ends", "lifted", "widened", "removed", "stalls"]))
+    def a_named_limit_holds_back(self, way: str) -> None:
+        self.prepare()
+        name = draws.limit_of(DEEP)
+        self.both.set_named_limit(name, 1)
+        ids = [self.add_deep(limited_by={name: ""}) for _ in range(3)]
+        runs = self.say_claim([DEEP], MAX_BATCH, W1)
+        self.look()
+        mine = [run for run in runs if run.limited_by == ((name, ""),)]
+        match way:
+            case "ends":
+                self.both.settle([Outcome(run, Completed()) for run in mine])
+            case "lifted":
+                self.both.set_named_limit(name, None)
+            case "widened":
+                self.both.set_named_limit(name, 2)
+            case "removed":
+                self.both.remove(
+                    RemoveRequest([*(run.id for run in mine), ids[1]], force=True)
+                )
+            case "stalls":
+                self.pass_time(LEASE + STEP)
+        self.look()
+        self.say_claim([DEEP], MAX_BATCH, W2)
+
     @rule(rate=st.integers(1, 3), step=st.sampled_from([300, 500, 1000]))
     def a_type_is_slowed_down(self, rate: int, step: int) -> None:
         self.prepare()

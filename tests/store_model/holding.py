@@ -37,6 +37,8 @@ class Holding(Ledger):
         self.worker_pauses: dict[str, Pause] = {}
         self.limits: dict[str, Limits] = {}
         self.buckets: dict[str, Bucket] = {}
+        #: How many run at once, by the name of the limit.
+        self.named: dict[str, int] = {}
 
     def is_paused(self, type: str, now: int) -> bool:
         pauses = (self.pauses.get(None), self.pauses.get(type))
@@ -50,7 +52,9 @@ class Holding(Ledger):
     def choose(self, types: Sequence[str], limit: int, now: int) -> list[Entry]:
         """Return what to hand out, best first; fail and set aside on the way."""
         room = {type: self._room(type, now) for type in set(types)}
-        groups = Counter((e.type, e.group) for e in self.of(State.ACTIVE))
+        active = self.of(State.ACTIVE)
+        groups = Counter((e.type, e.group) for e in active)
+        named = Counter(one for e in active for one in e.draft.limited_by)
         chosen: list[Entry] = []
         for entry in self._in_line(types, now):
             if len(chosen) == limit:
@@ -59,12 +63,13 @@ class Holding(Ledger):
                 continue
             if entry.is_past_its_life(now):
                 self.fail_expired(entry, retry_policy.EXPIRED, now)
-            elif self._group_is_full(entry, groups):
+            elif self._group_is_full(entry, groups) or self._is_full(entry, named):
                 entry.is_held = entry.may_be_held = True
             else:
                 chosen.append(entry)
                 room[entry.type] -= 1
                 groups[entry.type, entry.group] += 1
+                named.update(entry.draft.limited_by)
                 self._spend(entry.type)
         return chosen
 
@@ -113,10 +118,17 @@ class Holding(Ledger):
             return False
         return groups[entry.type, entry.group] >= per_key
 
+    def _is_full(self, entry: Entry, running: Counter[tuple[str, str]]) -> bool:
+        return any(
+            name in self.named and running[name, key] >= self.named[name]
+            for name, key in entry.draft.limited_by
+        )
+
     def free_slot(self, entry: Entry) -> None:
         """A run has ended: at least one that waited for its group is let go."""
         for other in self.of(State.WAITING, entry.type):
-            if other.group == entry.group:
+            shares = set(other.draft.limited_by) & set(entry.draft.limited_by)
+            if other.group == entry.group or shares:
                 other.is_held = False
         self.owed.add(entry.type)
 
@@ -158,6 +170,16 @@ class Holding(Ledger):
             entry.is_held = False
             entry.may_be_held = entry.may_be_held and after.per_key is not None
         self.owed.add(type)
+
+    def set_named_limit(self, name: str, number: int | None) -> None:
+        if number is None:
+            self.named.pop(name, None)
+        else:
+            self.named[name] = number
+        for entry in self.of(State.WAITING):
+            if name in dict(entry.draft.limited_by):
+                entry.is_held = False
+                entry.may_be_held = entry.may_be_held and number is not None
 
 
 def _is_in_force(pause: Pause | None, now: int) -> bool:

@@ -233,6 +233,7 @@ class Machine(RuleBasedStateMachine):
             if type not in model.limits
             and not model.is_paused(type, both.now)
             and model.of(State.WAITING, type)
+            and not any(entry.may_be_held for entry in model.of(State.WAITING, type))
         ]
 
 

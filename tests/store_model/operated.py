@@ -119,6 +119,10 @@ class OperatedMachine(Machine):
     def limit(self, type: str, limits: Limits | None) -> None:
         self.both.limit(type, limits)
 
+    @rule(type=draws.types, number=draws.concurrency)
+    def set_named_limit(self, type: str, number: int | None) -> None:
+        self.both.set_named_limit(draws.limit_of(type), number)
+
     @rule(data=st.data(), name=SCHEDULES, is_late=draws.rarely(True))
     def schedule(self, data: st.DataObject, name: str, is_late: bool | None) -> None:
         """Write a schedule as one who has read it, perhaps before others changed it."""
