@@ -42,6 +42,8 @@ class JobRow(msgspec.Struct, array_like=True, gc=False):
     story: str
     unique_key: str | None
     unique_for: int
+    unique_until: str
+    unique_at_most: int
     group_key: str | None
     ttl: int
     expires_at: int | None
@@ -230,6 +232,8 @@ def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
         spec=spec,
         unique=row.unique_key,
         unique_for=row.unique_for,
+        unique_until="start" if row.unique_until == "start" else "end",
+        unique_at_most=row.unique_at_most,
         group=row.group_key,
         ttl=row.ttl,
         expires=expires,

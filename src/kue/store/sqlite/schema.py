@@ -340,8 +340,16 @@ CREATE TABLE schedules (
 CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL;
 """
 
+_SEVENTH = """
+-- unique keys that are free once the job was started, or some time after it was added
+ALTER TABLE jobs ADD COLUMN unique_until TEXT NOT NULL DEFAULT 'end';
+ALTER TABLE jobs ADD COLUMN unique_at_most INTEGER NOT NULL DEFAULT 0;
+"""
+
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.
-MIGRATIONS: tuple[str, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH)
+MIGRATIONS: tuple[str, ...] = (
+    *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH),
+)
 
 
 def check_engine(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:

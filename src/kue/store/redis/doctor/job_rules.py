@@ -367,12 +367,20 @@ def _two_unique(job: JobRecord) -> Iterator[Violation]:
 def _has_rival(job: JobRecord) -> bool:
     """Return whether another unfinished job has, and holds, the unique key."""
     is_other = job.holder != job.job_id and "holds" in job.marks
-    return is_other and job.holder_standing in _NOT_ENDED
+    is_rival = is_other and job.holder_standing in _NOT_ENDED
+    return is_rival and not _may_lack_key(job)
+
+
+def _may_lack_key(job: JobRecord) -> bool:
+    is_started = "active" in job.places and job.job.unique_until == "start"
+    return is_started or job.job.may_lack_key
 
 
 def _lost_unique(job: JobRecord) -> Iterator[Violation]:
     key = job.options.get("unique")
     if key is None or job.holder == job.job_id or _has_rival(job):
+        return
+    if _may_lack_key(job):
         return
     # A holder that is in no state is repaired first.
     if job.holder_standing != "nowhere":

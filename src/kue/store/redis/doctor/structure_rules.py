@@ -50,7 +50,7 @@ _SUBJECTS = {
     "fence": "value",
     "groups": "groups",
 }
-_HOLDER = re.compile(r"(\d+):(\d+)", re.ASCII)
+_HOLDER = re.compile(r"(\d+):(\d+)(?::\d+)?", re.ASCII)
 #: What maintenance still has to do for dependants: see ``lib/dependants.lua``.
 _OUTBOX = re.compile(rb"(?P<kind>link|unlink|end):\d+:\d+|(?P<rest>rest):\d+")
 _ENDS = frozenset({b"complete", b"failed", b"cancelled", b"removed"})

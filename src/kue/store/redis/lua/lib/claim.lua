@@ -160,6 +160,9 @@ local function start(entry, suffix, fence)
       if head.group then
         add_up(q .. "running", head.group, 1)
       end
+      if head.unique_until == "start" then
+        free_unique_at_start(q, head, id)
+      end
     end
     if has_listeners or has_watched then
       emit("start", id, entry.type, attempt)
