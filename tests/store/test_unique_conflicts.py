@@ -1,4 +1,4 @@
-"""Unique keys that are held until the start, at most for a time, replaced, debounced."""
+"""Unique keys: held until the start, at most for a time, replaced, debounced."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from tests.support.jobs import (
 )
 from tests.support.upkeep import lose_worker, tend
 
-START = {"unique": "k", "unique_until": "start"}
-AT_MOST = {"unique": "k", "unique_at_most": "1h"}
-THROTTLE = {"unique": "k", "throttle": "1h"}
+START: dict[str, Any] = {"unique": "k", "unique_until": "start"}
+AT_MOST: dict[str, Any] = {"unique": "k", "unique_at_most": "1h"}
+THROTTLE: dict[str, Any] = {"unique": "k", "throttle": "1h"}
 REPLACE: dict[str, Any] = {"unique": "k", "on_conflict": "replace"}
-DEBOUNCE = {"unique": "k", "debounce": "5s", "debounce_max": "12s"}
+DEBOUNCE: dict[str, Any] = {"unique": "k", "debounce": "5s", "debounce_max": "12s"}
 
 
 async def add_again(
@@ -328,7 +328,7 @@ async def test_the_times_of_a_replaced_job_count_from_its_replacement(
     store: Store,
 ) -> None:
     holder = await add_one(store, unique="k", expires="1m")
-    options = {"expires": "1m", "unique_for": "1h", **REPLACE}
+    options: dict[str, Any] = {"expires": "1m", "unique_for": "1h", **REPLACE}
 
     await add_again(store, "new", now=T0 + MINUTE - 1, **options)
 
@@ -483,9 +483,7 @@ async def test_a_debounced_job_waits_no_longer_than_its_longest_wait(
     store: Store,
 ) -> None:
     for number in range(4):
-        added = await add_again(
-            store, number, now=T0 + 3 * SECOND * number, **DEBOUNCE
-        )
+        added = await add_again(store, number, now=T0 + 3 * SECOND * number, **DEBOUNCE)
 
     job = await read(store, added.id)
     assert (job.data, job.promote_at) == (3, T0 + 12 * SECOND)
@@ -509,7 +507,7 @@ async def test_an_add_while_a_debounced_job_runs_becomes_the_next(store: Store) 
 
 
 async def test_a_debounced_job_without_a_longest_wait_waits_on(store: Store) -> None:
-    options = {"unique": "k", "debounce": "5s"}
+    options: dict[str, Any] = {"unique": "k", "debounce": "5s"}
     for number in range(50):
         added = await add_again(store, number, now=T0 + 4000 * number, **options)
 

@@ -155,6 +155,7 @@ class Kue(Queries, QueueAdmin, Schedules, BulkActions, Registration, RunMethods)
 
         Raises:
             BadPayload, ValueError, TypeError: Something given makes no sense.
+            DuplicateJob: ``on_conflict="reject"``, and another job has its unique key.
             StoreFull, StoreUnavailable, DurabilityUnknown: see there.
         """
         connection = self._connection

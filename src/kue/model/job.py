@@ -417,7 +417,7 @@ class Job(JobTerms, frozen=True, kw_only=True):
 
     @property
     def may_lack_key(self) -> bool:
-        """Whether another job may have its unique key although this one has not ended."""
+        """Whether another job may have its unique key before this one has ended."""
         is_freed = self.unique_until == "start" and self._last_run is not None
         return is_freed or self.unique_at_most > 0
 

@@ -178,7 +178,7 @@ def _last_error(job: Job) -> Error | None:
 
 
 def _since_restart(job: Job) -> Iterator[Attempt]:
-    """Return the history since it was last requeued by hand or replaced, newest first."""
+    """Return the history since it was requeued by hand or replaced, newest first."""
     return takewhile(lambda one: not one.is_fresh_start, reversed(job.history))
 
 

@@ -62,7 +62,11 @@ KEYS = (
     (":<type>:retain_failed", "zset", "failed jobs, the same"),
     (":<type>:retain_cancelled", "zset", "cancelled jobs, the same"),
     (":<type>:unique", "hash", "unique key → holder:least, or holder:least:most"),
-    (":<type>:lapse", "zset", "unique keys that are freed by maintenance; score = when"),
+    (
+        ":<type>:lapse",
+        "zset",
+        "unique keys that are freed by maintenance; score = when",
+    ),
     (":<type>:running", "hash", "group → running jobs"),
     (":<type>:rate", "hash", "left, at: the rate limit's state"),
     (":<type>:wake", "zset", "at most one marker; workers block on it"),

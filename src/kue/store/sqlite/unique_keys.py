@@ -64,7 +64,7 @@ def release(tx: Transaction, rows: Iterable[JobRow | StateRow]) -> None:
     kept: list[tuple[str, str | None, int, int]] = []
     freed: list[JobRow | StateRow] = []
     for row in rows:
-        until = row.created_at + row.unique_for
+        until = row.created_at + row.unique_for if row.unique_for else 0
         if until > tx.now:
             kept.append((row.type, row.unique_key, row.id, until))
         else:
