@@ -75,7 +75,8 @@ def test_each_line_of_standard_input_becomes_a_job(kue: CommandLine) -> None:
     said = kue("job", "add", "email", "--stdin", "--json", stdin='{"i": 1}\n\n[2]\n"é"')
 
     assert said.items == [
-        {"id": number, "type": "email", "new": True} for number in (1, 2, 3)
+        {"id": number, "type": "email", "new": True, "replaced": False}
+        for number in (1, 2, 3)
     ]
     assert kue.arrange(lambda store: get_one(store, 3)).data == "é"
 

@@ -326,7 +326,7 @@ async def test_a_unique_job_is_added_once(client: httpx.AsyncClient) -> None:
     first, second = [await add(client, body) for _ in range(2)]
 
     assert first["is_new"]
-    assert second == {"id": first["id"], "is_new": False}
+    assert second == {"id": first["id"], "is_new": False, "has_replaced": False}
 
 
 async def test_an_idempotency_key_answers_with_the_same_job_even_when_it_has_ended(
@@ -341,7 +341,7 @@ async def test_an_idempotency_key_answers_with_the_same_job_even_when_it_has_end
     again = await add(client, body, **key)
     other = await add(client, body, **{"Idempotency-Key": "order 8"})
 
-    assert again == {"id": first["id"], "is_new": False}
+    assert again == {"id": first["id"], "is_new": False, "has_replaced": False}
     assert other["is_new"]
     job = await get_one(q.store, first["id"])
     assert (job.unique, job.unique_for) == ("order 7", DAY)

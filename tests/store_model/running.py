@@ -40,7 +40,6 @@ from tests.store_model.entry import Entry
 from tests.store_model.holding import Holding
 from tests.store_model.ledger import SOME_REASON, shown
 
-
 #: What a later draft with the same unique key may replace.
 REPLACEABLE = (State.WAITING, State.DELAYED, State.BLOCKED)
 
