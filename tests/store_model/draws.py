@@ -113,7 +113,7 @@ def drafts(draw: st.DrawFn, parents: list[int], keys: tuple[str, ...] = KEYS) ->
     links = draw(st.sampled_from([0, 0, 0, 1, 2])) if parents else 0
     after = [draw(st.sampled_from(parents)) for _ in range(links)]
     unique = draw(rarely(None, *keys))
-    rules = {"delay": draw(st.sampled_from([0, 0, 0, 1, 3]))}
+    rules: dict[str, Any] = {"delay": draw(st.sampled_from([0, 0, 0, 1, 3]))}
     if unique is not None:
         rules = draw(key_rules(waits=bool(after)))
     return draft(
