@@ -398,6 +398,9 @@ UNIQUE_KEYS_AND_GROUPS = """
 fresh unique=a:key unique_for=1h | DEL {unique} | HGET {unique} a%3Akey = {id}:{hour}
     unique-drift: job {id} has the unique key 'a:key', but does not hold it
     -> have it hold the key
+fresh unique=k unique_until=start | DEL {unique} | HGET {unique} k = {id}:0
+    unique-drift: job {id} has the unique key 'k', but does not hold it
+    -> have it hold the key
 complete unique=k | HSET {unique} k {id}:1 |
     unique-drift: unique key 'k' of 'email' is held by job {id}, which is complete, and
     its time is over -> free it
