@@ -2,9 +2,9 @@
 How exactly a rate by key is kept and used, by ten workers.
 
 ``python -m benchmarks.limits`` gives 50 keys a rate of 100 starts a second, and more
-jobs than that allows.  It reports the most starts of one key in any second, by the clock of
-the store, the share of the rate that was used, and the commands that Redis gets while
-all jobs wait for a rate that lets none start.
+jobs than that allows.  It reports the most starts of one key in any second, by the
+clock of the store, the share of the rate that was used, and the commands that Redis
+gets while all jobs wait for a rate that lets none start.
 """
 
 from __future__ import annotations

@@ -75,7 +75,8 @@ def test_each_line_of_standard_input_becomes_a_job(kue: CommandLine) -> None:
     said = kue("job", "add", "email", "--stdin", "--json", stdin='{"i": 1}\n\n[2]\n"é"')
 
     assert said.items == [
-        {"id": number, "type": "email", "new": True} for number in (1, 2, 3)
+        {"id": number, "type": "email", "new": True, "replaced": False}
+        for number in (1, 2, 3)
     ]
     assert kue.arrange(lambda store: get_one(store, 3)).data == "é"
 
@@ -130,6 +131,44 @@ def test_a_unique_key_that_is_held_answers_with_its_holder(kue: CommandLine) -> 
 
     assert (said.code, said.out) == (0, "1\n")
     assert said.err == ("kue: job 1 has this unique key already; nothing was added\n")
+
+
+def test_a_rejected_job_fails_with_the_id_of_the_holder(kue: CommandLine) -> None:
+    kue("job", "add", "email", "--unique", "k")
+
+    said = kue("job", "add", "email", "--unique", "k", "--on-conflict", "reject")
+
+    assert (said.code, said.out) == (1, "")
+    assert "no job was added: job 1 holds the unique key 'k'" in said.err
+    assert kue.arrange(count_of) == {State.WAITING: 1}
+
+
+def test_a_job_that_has_not_started_is_replaced(kue: CommandLine) -> None:
+    kue("job", "add", "email", "1", "--unique", "k")
+
+    said = kue("job", "add", "email", "2", "--unique", "k", "--on-conflict", "replace")
+
+    assert (said.code, said.out) == (0, "1\n")
+    assert said.err == "kue: job 1 had this unique key; it was replaced\n"
+    assert kue.arrange(lambda store: get_one(store, 1)).data == 2
+
+
+def test_options_of_a_unique_key_arrive_and_are_shown(kue: CommandLine) -> None:
+    given = "--unique-until start --unique-at-most 2h --unique-for 1h"
+    kue("job", "add", "email", "--unique", "k", *given.split())
+    bounced = ("--debounce", "5m", "--debounce-max", "1h")
+    kue("job", "add", "sms", "--unique", "k", *bounced)
+    kue("job", "add", "fax", "--unique", "k", "--throttle", "1h")
+
+    email = kue.arrange(lambda store: get_one(store, 1))
+    assert (email.unique_until, email.unique_at_most) == ("start", 7_200_000)
+    sms = kue.arrange(lambda store: get_one(store, 2))
+    assert (sms.state, sms.spec.delay) == (State.DELAYED, 300_000)
+    fax = kue.arrange(lambda store: get_one(store, 3))
+    assert (fax.unique_for, fax.unique_at_most) == (3_600_000, 3_600_000)
+    shown = kue("job", "show", "1").out
+    assert "unique until" in shown
+    assert "unique at most" in shown
 
 
 @pytest.mark.parametrize(

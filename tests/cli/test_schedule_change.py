@@ -49,7 +49,7 @@ def test_a_schedule_is_run_now_also_while_it_is_paused(kue: CommandLine) -> None
     job = kue.arrange(lambda store: get_one(store, 1))
     assert (job.type, job.data, job.priority) == ("email", [7], -10)
     assert kue("schedule", "run", "sweep", "--json").items == [
-        {"id": 2, "type": "email", "new": True}
+        {"id": 2, "type": "email", "new": True, "replaced": False}
     ]
 
 

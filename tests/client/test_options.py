@@ -16,8 +16,10 @@ INTERNAL = {"address_id"}
 def test_the_builder_has_a_method_for_every_option() -> None:
     methods = {name for name in vars(BaseJobBuilder) if not name.startswith("_")}
 
-    # These are arguments of unique() and after().
-    assert methods - {"draft"} == OPTIONS - INTERNAL - {"unique_for", "after_any"}
+    # These are arguments of unique(), debounce() and after().
+    of_unique = {"unique_for", "unique_until", "unique_at_most", "on_conflict"}
+    arguments = of_unique | {"debounce_max", "after_any"}
+    assert methods - {"draft"} == OPTIONS - INTERNAL - arguments
 
 
 def test_a_rest_body_has_every_option() -> None:

@@ -216,7 +216,7 @@ async def test_a_copy_of_a_job_that_holds_its_unique_key_is_that_job(
 
     answer = await act(client, job_id, "copy", {})
 
-    assert answer.json() == {"id": job_id, "is_new": False}
+    assert answer.json() == {"id": job_id, "is_new": False, "has_replaced": False}
 
 
 @pytest.mark.parametrize("state", [State.DELAYED, State.BLOCKED])

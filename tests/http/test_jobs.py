@@ -326,7 +326,7 @@ async def test_a_unique_job_is_added_once(client: httpx.AsyncClient) -> None:
     first, second = [await add(client, body) for _ in range(2)]
 
     assert first["is_new"]
-    assert second == {"id": first["id"], "is_new": False}
+    assert second == {"id": first["id"], "is_new": False, "has_replaced": False}
 
 
 async def test_an_idempotency_key_answers_with_the_same_job_even_when_it_has_ended(
@@ -341,10 +341,55 @@ async def test_an_idempotency_key_answers_with_the_same_job_even_when_it_has_end
     again = await add(client, body, **key)
     other = await add(client, body, **{"Idempotency-Key": "order 8"})
 
-    assert again == {"id": first["id"], "is_new": False}
+    assert again == {"id": first["id"], "is_new": False, "has_replaced": False}
     assert other["is_new"]
     job = await get_one(q.store, first["id"])
     assert (job.unique, job.unique_for) == ("order 7", DAY)
+
+
+async def test_a_job_with_a_taken_key_is_rejected_if_it_asks_for_that(
+    client: httpx.AsyncClient,
+) -> None:
+    body = {"type": "email", "unique": "ann", "on_conflict": "reject"}
+    first = (await client.post("/jobs", json=body)).json()
+
+    answer = await client.post("/jobs", json=body)
+    many = await client.post("/jobs/batch", json=[body, {**body, "unique": "bob"}])
+
+    assert answer.status_code == 409
+    assert f"job {first['id']} holds the unique key 'ann'" in answer.json()["detail"]
+    assert [one["is_new"] for one in many.json()] == [False, True]
+    assert many.json()[0]["id"] == first["id"]
+
+
+async def test_a_job_that_has_not_started_is_replaced(
+    client: httpx.AsyncClient,
+) -> None:
+    body = {"type": "email", "unique": "ann", "debounce": "10m", "debounce_max": "1h"}
+    first = (await client.post("/jobs", json={**body, "data": 1})).json()
+
+    second = (await client.post("/jobs", json={**body, "data": 2})).json()
+
+    assert second == {"id": first["id"], "is_new": False, "has_replaced": True}
+    job = (await client.get(f"/jobs/{first['id']}")).json()
+    assert (job["data"], job["unique_until"], job["state"]) == (2, "start", "delayed")
+    assert job["history"][0]["outcome"] == "replaced"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"debounce": "5s"}, "body.debounce"),
+        ({"unique": "k", "debounce": "5s", "unique_until": "end"}, "body.debounce"),
+        ({"unique": "k", "unique_for": 9, "unique_at_most": 5}, "body.unique_at_most"),
+    ],
+)
+async def test_rules_of_a_key_that_make_no_sense_name_their_field(
+    client: httpx.AsyncClient, body: dict[str, Any], field: str
+) -> None:
+    answer = await client.post("/jobs", json={"type": "email", **body})
+
+    assert (answer.status_code, answer.json()["field"]) == (400, field)
 
 
 async def test_a_unique_key_comes_before_an_idempotency_key(

@@ -114,7 +114,7 @@ async def test_the_requests_of_the_guide_are_answered_as_shown(
                     await check(curl, client)
         await scope["client"].aclose()
 
-    assert scope["answer"].json() == {"id": 2, "is_new": True}
+    assert scope["answer"].json()["is_new"]
     assert scope["status"]["state"] == "done"
     assert (scope["first"].status_code, scope["again"].status_code) == (200, 304)
     assert len(blocks) > 12

@@ -12,6 +12,7 @@ from kue.model.errors import (
     BadPayload,
     Cancel,
     ConfigError,
+    DuplicateJob,
     DurabilityUnknown,
     Fail,
     InvalidTransition,
@@ -67,6 +68,13 @@ from kue.model.job import State
                 "wait for that one, cancel it or remove it"
             ),
         ),
+        (
+            DuplicateJob(7, "july"),
+            (
+                "no job was added: job 7 holds the unique key 'july'; wait for that "
+                "one, or leave out on_conflict='reject' to get it"
+            ),
+        ),
         (JobFailed(7, "KeyError", "'x'"), "job 7 failed: KeyError: 'x'"),
         (JobCancelled(7, "no longer wanted"), "job 7 was cancelled: no longer wanted"),
         (JobCancelled(7, ""), "job 7 was cancelled"),
@@ -96,6 +104,7 @@ def test_an_error_about_a_job_has_its_id() -> None:
         InvalidTransition(7, State.ACTIVE, "be removed"),
         LeaseLost(7),
         UniqueHeld(7, 3),
+        DuplicateJob(7, "july"),
         JobFailed(7, "E", "m"),
         JobCancelled(7, ""),
     ]
@@ -108,6 +117,7 @@ def test_errors_carry_what_a_program_needs() -> None:
     assert BadPayload("result", "is not JSON").field == "result"
     assert InvalidTransition(7, State.ACTIVE, "be removed").state is State.ACTIVE
     assert UniqueHeld(7, 3).holder == 3
+    assert (DuplicateJob(7, "k").holder, DuplicateJob(7, "k").key) == (7, "k")
     assert JobFailed(7, "KeyError", "'x'").kind == "KeyError"
     assert JobFailed(7, "KeyError", "'x'").message == "'x'"
     assert JobCancelled(7, "why").reason == "why"

@@ -398,6 +398,9 @@ UNIQUE_KEYS_AND_GROUPS = """
 fresh unique=a:key unique_for=1h | DEL {unique} | HGET {unique} a%3Akey = {id}:{hour}
     unique-drift: job {id} has the unique key 'a:key', but does not hold it
     -> have it hold the key
+fresh unique=k unique_until=start | DEL {unique} | HGET {unique} k = {id}:0
+    unique-drift: job {id} has the unique key 'k', but does not hold it
+    -> have it hold the key
 complete unique=k | HSET {unique} k {id}:1 |
     unique-drift: unique key 'k' of 'email' is held by job {id}, which is complete, and
     its time is over -> free it
@@ -440,13 +443,13 @@ held | DEL {running} |
     group-drift: group 'a group' of 'email' counts no running jobs, but 1 run
     -> set it to 1
 held | DEL '{held}:a group' | one waits; ZCARD {waiting} = 1
-    held-drift: job {id} is in held, but not among the held jobs of its group or a limit
+    held-drift: job {id} is in held, but not among those of its group or a limit
     -> requeue it
 held | DEL {held} |
     held-drift: job {id} is among the held jobs of its group or a limit, but not in held
     -> requeue it
 held, delayed | ZREM {delayed} {other}; ZADD {held} {other_score} {other} |
-    held-drift: job {other} is in held, but not among the held jobs of its group or a limit
+    held-drift: job {other} is in held, but not among those of its group or a limit
     -> requeue it
 held | ZADD {held}:another 1 {first} |
     held-drift: job {first} is in active, but among the held jobs of another

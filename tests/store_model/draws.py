@@ -99,6 +99,21 @@ def rarely(*values: Any) -> st.SearchStrategy[Any]:
 
 
 @st.composite
+def key_rules(draw: st.DrawFn, *, waits: bool) -> dict[str, Any]:
+    """Draw options about a unique key; those of a job that *waits* replace none."""
+    if not waits and draw(st.sampled_from([False, False, False, True])):
+        return {"debounce": 3, "debounce_max": draw(st.sampled_from([None, 5]))}
+    conflicts = ["existing", "reject"] if waits else ["existing", "replace", "replace"]
+    return {
+        "delay": draw(st.sampled_from([0, 0, 0, 1, 3])),
+        "unique_for": draw(st.sampled_from([0, 0, 5])),
+        "unique_until": draw(st.sampled_from(["end", "end", "start"])),
+        "unique_at_most": draw(st.sampled_from([None, None, 6])),
+        "on_conflict": draw(st.sampled_from(conflicts)),
+    }
+
+
+@st.composite
 def drafts(draw: st.DrawFn, parents: list[int], keys: tuple[str, ...] = KEYS) -> Draft:
     """Draw a draft, which may wait for some of *parents*."""
     links = draw(st.sampled_from([0, 0, 0, 1, 2])) if parents else 0
@@ -108,17 +123,19 @@ def drafts(draw: st.DrawFn, parents: list[int], keys: tuple[str, ...] = KEYS) ->
     # One of both: which of them lets a job start first is not for the model to say.
     group = draw(st.sampled_from([None, *GROUPS]))
     limit = draw(rarely("", KEYS[1])) if group is None else None
+    rules: dict[str, Any] = {"delay": draw(st.sampled_from([0, 0, 0, 1, 3]))}
+    if unique is not None:
+        rules = draw(key_rules(waits=bool(after)))
     return draft(
         type,
         draw(payloads),
         priority=draw(priorities),
-        delay=draw(st.sampled_from([0, 0, 0, 1, 3])),
         attempts=draw(st.integers(1, 3)),
         backoff=draw(rarely(backoff.fixed(1), backoff.listed(0, 2))),
         ttl=draw(rarely(2, 20)),
         expires=draw(rarely(4, 12)),
         unique=unique,
-        unique_for=draw(st.sampled_from([0, 0, 5])) if unique else 0,
+        **rules,
         group=group,
         limited_by=None if limit is None else {limit_of(type): limit},
         tags=draw(st.sampled_from([(), (), ("red",), ("red", "blue")])),

@@ -87,6 +87,28 @@ class Entry:
         """Tell whether it should have been started by now."""
         return self.draft.expires > 0 and now >= self.created_at + self.draft.expires
 
+    def become(self, draft: Draft, now: int) -> int:
+        """Take data and options of another draft; return when it may run."""
+        age = max(0, now - self.created_at)
+        lengths = ("expires", "unique_for", "unique_at_most")
+        given = {name: getattr(draft, name) for name in lengths}
+        # They count from now.
+        shifted = {name: length + age for name, length in given.items() if length}
+        fresh = Entry.born(self.id, msgspec.structs.replace(draft, **shifted), now)
+        for name in ("draft", "priority", "data", "tags", "max_attempts"):
+            setattr(self, name, getattr(fresh, name))
+        self.attempts = self.stalls = 0
+        self.parents.clear()
+        self.let_go()
+        due = self.time_from(now)
+        longest = draft.debounce_max
+        due = min(due, self.created_at + longest) if longest else due
+        if self.history and self.history[-1].outcome == "replaced":
+            self.history.pop()
+        delay = max(0, due - now)
+        self.history.append(Attempt(token="", at=now, outcome="replaced", delay=delay))
+        return due
+
     def remembers(self, token: str) -> bool:
         """Tell whether the end of a run is still in the story."""
         return any(line.token == token for line in self.history[-MAX_HISTORY:])
@@ -113,6 +135,8 @@ class Entry:
             spec=spec,
             unique=draft.unique,
             unique_for=draft.unique_for,
+            unique_until=draft.unique_until,
+            unique_at_most=draft.unique_at_most,
             group=draft.group,
             limited_by=draft.limited_by,
             ttl=draft.ttl,

@@ -22,8 +22,9 @@ class Ledger:
         self.jobs: dict[int, Entry] = {}
         self.last_id = 0
         self.types: set[str] = set()
-        #: (type, unique key) → holder, and until when it holds even if it has ended.
-        self.keys: dict[tuple[str, str], tuple[int, int]] = {}
+        #: (type, unique key) → holder, until when it holds even if it has ended, and
+        #: until when at most.
+        self.keys: dict[tuple[str, str], tuple[int, int, int | None]] = {}
         self.told: list[Event] = []
         #: Events that an engine may tell or not.
         self.perhaps: list[Event] = []
@@ -46,7 +47,9 @@ class Ledger:
         """Return the job that holds a unique key."""
         if key is None or (type, key) not in self.keys:
             return None
-        job_id, until = self.keys[type, key]
+        job_id, until, most = self.keys[type, key]
+        if most is not None and most <= now:
+            return None
         entry = self.jobs.get(job_id)
         is_unfinished = entry is not None and not entry.state.is_final
         return job_id if is_unfinished or now < until else None
@@ -71,18 +74,27 @@ class Ledger:
 
     # -- steps -----------------------------------------------------------------
 
-    def hold_key(self, entry: Entry) -> None:
+    def hold_key(self, entry: Entry, now: int) -> None:
+        draft, born = entry.draft, entry.created_at
+        most = born + draft.unique_at_most if draft.unique_at_most else None
+        if draft.unique is not None and (most is None or now < most):
+            until = born + draft.unique_for if draft.unique_for else 0
+            self.keys[draft.type, draft.unique] = (entry.id, until, most)
+
+    def free_key_at_start(self, entry: Entry, now: int) -> None:
+        """Give back a key that is held until the start, but not before its time."""
         draft = entry.draft
-        if draft.unique is not None:
-            until = entry.created_at + draft.unique_for
-            self.keys[draft.type, draft.unique] = (entry.id, until)
+        self.free_key(entry, now)
+        owner, until, _ = self.keys.get((draft.type, draft.unique or ""), (0, 0, 0))
+        if owner == entry.id and draft.unique is not None:
+            self.keys[draft.type, draft.unique] = (owner, until, until)
 
     def free_key(self, entry: Entry, now: int, *, gone: bool = False) -> None:
         """Give the key back, unless the job ended and still holds it for a while."""
         draft = entry.draft
         if draft.unique is None:
             return
-        owner, until = self.keys.get((draft.type, draft.unique), (0, 0))
+        owner, until, _ = self.keys.get((draft.type, draft.unique), (0, 0, 0))
         if owner == entry.id and (gone or now >= until):
             del self.keys[draft.type, draft.unique]
 

@@ -74,7 +74,7 @@ class Operating(Running):
         holder = self.holder(entry.type, entry.draft.unique, now)
         if holder not in (None, entry.id):
             return Reply(Result.HELD, holder=holder)
-        self.hold_key(entry)
+        self.hold_key(entry, now)
         entry.attempts = entry.stalls = 0
         entry.history.append(Attempt(token="", at=now, outcome="restarted"))
         self.ready(entry, at, now)

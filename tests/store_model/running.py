@@ -40,6 +40,9 @@ from tests.store_model.entry import Entry
 from tests.store_model.holding import Holding
 from tests.store_model.ledger import SOME_REASON, shown
 
+#: What a later draft with the same unique key may replace.
+REPLACEABLE = (State.WAITING, State.DELAYED, State.BLOCKED)
+
 
 @dataclass
 class Worker:
@@ -83,16 +86,29 @@ class Running(Holding):
         holder = self.holder(draft.type, draft.unique, now)
         if holder is not None:
             known = self.jobs.get(holder)
+            if known and draft.on_conflict == "replace" and known.state in REPLACEABLE:
+                self._replace(known, draft, now)
+                return Added(holder, False, known.created_at, replaced=True)
             # Of one that is gone nothing is known; its handle finds no job.
             return Added(holder, False, known.created_at if known else now)
         self.last_id += 1
         entry = Entry.born(self.last_id, draft, now)
         self.jobs[entry.id] = entry
         self.types.add(entry.type)
-        self.hold_key(entry)
+        self.hold_key(entry, now)
         self.count("added", entry, now)
         self._place(entry, now)
         return Added(entry.id, True, now)
+
+    def _replace(self, entry: Entry, draft: Draft, now: int) -> None:
+        """Give a job that has not started the data and options of another draft."""
+        for other in self.of(State.WAITING, entry.type):
+            if other.group == entry.group:
+                other.is_held = False
+        due = entry.become(draft, now)
+        self.hold_key(entry, now)
+        self.ready(entry, due, now)
+        self.tell(Kind.UPDATE, entry, now, state=entry.state, replaced=True)
 
     def _place(self, entry: Entry, now: int) -> None:
         draft = entry.draft
@@ -200,6 +216,8 @@ class Running(Holding):
         entry.let_go()
         if entry.draft.ttl:
             entry.ttl_at = now + entry.draft.ttl
+        if entry.draft.unique_until == "start":
+            self.free_key_at_start(entry, now)
         self.tell(Kind.START, entry, now)
 
     # -- settling --------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from kue.client.handle import JobHandle, added_handle
+from kue.model import unique_options
 from kue.model.errors import JobError
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from kue.client.connection import Connection
     from kue.model.duration import Duration
-    from kue.model.job import Delivery, Draft, PriorityGiven
+    from kue.model.job import Delivery, Draft, OnConflict, PriorityGiven, UniqueUntil
     from kue.model.options import AttemptsGiven, Identified
     from kue.model.payload import JSON
 
@@ -79,13 +80,44 @@ class BaseJobBuilder:
         """Remove the job as soon as it succeeded; its result is not kept."""
         return self._set(remove_on_complete=remove)
 
-    def unique(self, key: str, *, for_: Duration = 0) -> Self:
+    def unique(
+        self,
+        key: str,
+        *,
+        for_: Duration = 0,
+        until: UniqueUntil | None = None,
+        at_most: Duration | None = None,
+        on_conflict: OnConflict | None = None,
+    ) -> Self:
         """
         Save nothing while an unfinished job of the type has this key.
 
-        With *for_* also for that long after it was saved, even if it has ended.
+        With *for_* also for that long after it was saved, even if it has ended; with
+        *until* "start" only until it is first started; with *at_most* no longer than
+        that after it was saved.  *on_conflict* "reject" makes `save` raise
+        `DuplicateJob`; "replace" replaces a job that has not started.
         """
-        return self._set(unique=key, unique_for=for_)
+        return self._set_key(
+            unique=key,
+            unique_for=for_,
+            unique_until=until,
+            unique_at_most=at_most,
+            on_conflict=on_conflict,
+        )
+
+    def throttle(self, key: str, per: Duration) -> Self:
+        """Save at most one job of the type with this key in the time *per*."""
+        return self._set_key(unique=key, throttle=per)
+
+    def debounce(
+        self, key: str, wait: Duration, *, longest: Duration | None = None
+    ) -> Self:
+        """
+        Run once nothing was saved with this key for *wait*, with the newest data.
+
+        It waits no longer than *longest* after the first was saved.
+        """
+        return self._set_key(unique=key, debounce=wait, debounce_max=longest)
 
     def group(self, key: str) -> Self:
         """Share the type's per-key limit with the other jobs of the group."""
@@ -125,6 +157,10 @@ class BaseJobBuilder:
         self._saved = added.id
         return added_handle(connection, self._draft.type, added)
 
+    def _set_key(self, **options: Any) -> Self:
+        """Set the unique key; what an earlier call has set about one is dropped."""
+        return self._set(**dict.fromkeys(unique_options.NAMES) | options)
+
     def _set(self, **options: Any) -> Self:
         self._refuse_if_saved()
         merged = self._options | options
@@ -159,6 +195,7 @@ class JobBuilder(BaseJobBuilder):
 
         Raises:
             JobError: It was saved before.
+            DuplicateJob: Another job has its unique key, and it is to be rejected.
             StoreFull, StoreUnavailable, DurabilityUnknown: see there.
         """
         return await self._save(self._connection, durable=durable)

@@ -12,6 +12,7 @@ from kue.client.enqueue_batcher import EnqueueBatcher
 from kue.client.subscriptions import Subscriptions
 from kue.model.draft import DraftTemplate, draft
 from kue.model.duration import Duration, epoch_ms, milliseconds
+from kue.model.errors import DuplicateJob
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -51,7 +52,18 @@ class Connection:
         return DraftTemplate(type, options, max_data=self.settings.max_data)
 
     def add(self, draft: Draft, *, durable: bool = False) -> Awaitable[Added]:
-        """Add one draft; a durable one is sent alone."""
+        """Add one draft; a durable one is sent alone; may raise `DuplicateJob`."""
+        if draft.on_conflict == "reject":
+            return self._add_or_reject(draft, durable=durable)
+        return self._add(draft, durable=durable)
+
+    async def _add_or_reject(self, draft: Draft, *, durable: bool) -> Added:
+        added = await self._add(draft, durable=durable)
+        if not added.new:
+            raise DuplicateJob(added.id, draft.unique or "")
+        return added
+
+    def _add(self, draft: Draft, *, durable: bool) -> Awaitable[Added]:
         if durable or self.subscriptions.is_wanted:
             return self._add_when_subscribed(draft, durable=durable)
         return self.batcher.add(draft)

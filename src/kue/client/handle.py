@@ -64,7 +64,7 @@ class JobHandle(Generic[T_co]):
 
     __slots__ = (
         *("_callbacks", "_connection", "_created_at", "_job", "_reader", "_restarted"),
-        *("id", "is_new", "type"),
+        *("has_replaced", "id", "is_new", "type"),
     )
 
     def __init__(
@@ -76,6 +76,7 @@ class JobHandle(Generic[T_co]):
         job: Job | None = None,
         created_at: int | None = None,
         is_new: bool = True,
+        has_replaced: bool = False,
         reader: Callable[[JSON], T_co] | None = None,
     ) -> None:
         self._connection = connection
@@ -89,6 +90,8 @@ class JobHandle(Generic[T_co]):
         self.type = type
         #: False when a job with the same unique key existed, and none was added.
         self.is_new = is_new
+        #: True when that job had not started, and got the data and options of this add.
+        self.has_replaced = has_replaced
 
     def __repr__(self) -> str:
         state = f", {self._job.state}" if self._job else ""
@@ -472,6 +475,7 @@ def added_handle(
         type,
         created_at=added.created_at,
         is_new=added.new,
+        has_replaced=added.replaced,
         reader=reader,
     )
 

@@ -158,6 +158,7 @@ class Kue(
 
         Raises:
             BadPayload, ValueError, TypeError: Something given makes no sense.
+            DuplicateJob: ``on_conflict="reject"``, and another job has its unique key.
             StoreFull, StoreUnavailable, DurabilityUnknown: see there.
         """
         connection = self._connection

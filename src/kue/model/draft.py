@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from msgspec.structs import replace
 
 from kue.model import backoff as backoffs
-from kue.model.duration import Duration, epoch_ms, milliseconds
+from kue.model import unique_options
+from kue.model.duration import Duration, epoch_ms, milliseconds, optional_ms
 from kue.model.job import (
     MAX_HISTORY,
     MAX_PARENTS,
@@ -50,13 +51,10 @@ def draft(
         ValueError, TypeError: An option makes no sense; the message names it.
     """
     check_options(options)
+    key_rules = unique_options.read(options)
     moment, wait = _when(options.get("delay", 0), options.get("at"))
+    wait = key_rules.delay(moment, wait)
     unique, group = options.get("unique"), options.get("group")
-    window = milliseconds(options.get("unique_for", 0), field="unique_for")
-    if window and unique is None:
-        raise ValueError(
-            "unique_for is how long a unique key is held; give unique= too"
-        )
     delivery = options.get("delivery", "at-least-once")
     if delivery not in ("at-least-once", "at-most-once"):
         raise ValueError(
@@ -64,6 +62,8 @@ def draft(
         )
     last_retry, retry_for = _retry_until(options.get("retry_until"))
     parent, retention = options.get("parent"), options.get("retention")
+    after = _after(options.get("after", ()))
+    key_rules.check_parents(after)
     spec = Spec(
         data=encode(data, field="data", limit=max_data),
         delay=wait,
@@ -73,10 +73,10 @@ def draft(
         retry_for=retry_for,
         retry_until=last_retry,
         backoff=backoffs.of(options.get("backoff"), base=wait),
-        timeout=_optional(options.get("timeout"), "timeout"),
+        timeout=optional_ms(options.get("timeout"), "timeout"),
         tags=_tags(options.get("tags", ())),
         parent=None if parent is None else _job_id(parent, "parent"),
-        after=_after(options.get("after", ())),
+        after=after,
         remove_on_complete=options.get("remove_on_complete", False),
         retention=(
             None if retention is None else milliseconds(retention, field="retention")
@@ -90,11 +90,11 @@ def draft(
         priority=priority_of(options.get("priority", 0)),
         at=moment,
         unique=None if unique is None else check_name(unique, what="unique key"),
-        unique_for=window,
+        **key_rules._asdict(),
         group=None if group is None else check_name(group, what="group"),
         limited_by=check_limited_by(options.get("limited_by")),
-        ttl=_optional(options.get("ttl"), "ttl"),
-        expires=_optional(options.get("expires"), "expires"),
+        ttl=optional_ms(options.get("ttl"), "ttl"),
+        expires=optional_ms(options.get("expires"), "expires"),
         once=delivery == "at-most-once",
         after_any=options.get("after_any", False),
     )
@@ -162,16 +162,6 @@ def _when(delay: Duration | datetime, at: datetime | None) -> tuple[int | None, 
     return None, milliseconds(delay, field="delay")
 
 
-def _optional(value: Duration | None, field: str) -> int:
-    """Return a limit in ms, 0 for none; a limit given as 0 is a mistake."""
-    if value is None:
-        return 0
-    result = milliseconds(value, field=field)
-    if result == 0:
-        raise ValueError(f"{field} must be more than 0; leave it out for no limit")
-    return result
-
-
 def _attempts(value: AttemptsGiven) -> int:
     """Return the most attempts, 0 for no limit."""
     if value == UNLIMITED:
@@ -200,7 +190,7 @@ def _retry_until(value: Duration | datetime | None) -> tuple[int | None, int]:
     """Return a moment, or how long after the job was added, in ms."""
     if isinstance(value, datetime):
         return epoch_ms(value, field="retry_until"), 0
-    return None, _optional(value, "retry_until")
+    return None, optional_ms(value, "retry_until")
 
 
 def _tags(values: Iterable[str]) -> tuple[str, ...]:

@@ -60,6 +60,21 @@ def milliseconds(value: Duration, *, field: str = "duration") -> int:
     return round(result)
 
 
+def optional_ms(value: Duration | None, field: str) -> int:
+    """
+    Return a limit in milliseconds, 0 for None.
+
+    Raises:
+        ValueError, TypeError: As `milliseconds`; a limit given as 0 is a mistake.
+    """
+    if value is None:
+        return 0
+    result = milliseconds(value, field=field)
+    if result == 0:
+        raise ValueError(f"{field} must be more than 0; leave it out for no limit")
+    return result
+
+
 def epoch_ms(value: datetime, *, field: str = "at") -> int:
     """
     Return an aware datetime as Unix time in milliseconds; 0 for anything before 1970.

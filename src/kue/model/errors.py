@@ -82,6 +82,19 @@ class UniqueHeld(JobError):
         self.holder = holder
 
 
+class DuplicateJob(JobError):
+    """A job was not added: another holds its unique key, :attr:`holder`."""
+
+    def __init__(self, holder: int, key: str) -> None:
+        super().__init__(
+            holder,
+            f"no job was added: job {holder} holds the unique key {key!r}; wait for "
+            "that one, or leave out on_conflict='reject' to get it",
+        )
+        self.holder = holder
+        self.key = key
+
+
 class JobFailed(JobError):
     """The awaited job ended in ``failed``; :attr:`message` is that of its error."""
 

@@ -90,6 +90,11 @@ class Priority(IntEnum):
 
 #: Whether a lost worker may cause a second run of a job, or none.
 Delivery: TypeAlias = Literal["at-least-once", "at-most-once"]
+#: Until when a job holds its unique key: until it ends, or until it is first started.
+UniqueUntil: TypeAlias = Literal["end", "start"]
+#: What adding a job does while another has its unique key: return that one, reject the
+#: new one, or replace the other unless it runs.
+OnConflict: TypeAlias = Literal["existing", "reject", "replace"]
 #: A priority as users write it: a name, or a number from -1024 to 1023.
 PriorityGiven: TypeAlias = Literal["critical", "high", "medium", "normal", "low"] | int
 
@@ -159,6 +164,10 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     unique: str | None = None
     #: … and for this long (ms) after it was added, even when it has ended.
     unique_for: int = 0
+    #: "start": once it was started, another job may take the key.
+    unique_until: UniqueUntil = "end"
+    #: This long (ms) after it was added another may take it as well; 0 for no limit.
+    unique_at_most: int = 0
     #: Jobs of one group share the type's per-key limit.
     group: str | None = None
     #: Names and keys of the limits that it counts against: `kue.model.named_limits`.
@@ -183,6 +192,12 @@ class Draft(JobTerms, frozen=True, kw_only=True, omit_defaults=True):
 
     #: When to run, as Unix ms; None for spec.delay after it was added.
     at: int | None = None
+    #: What happens while another job has the unique key.
+    on_conflict: OnConflict = "existing"
+    #: Its delay counts from the last add with its unique key, in ms …
+    debounce: int = 0
+    #: … but it waits no longer than this since the first; 0 for no limit.
+    debounce_max: int = 0
 
 
 #: How a run that was held back may begin.
@@ -297,7 +312,8 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     One entry of a job's history: a run that ended, or something done to the job.
 
     *token* is empty when no run was involved: an expired or cancelled job that never
-    started, or outcome ``restarted`` when a finished job was requeued.
+    started, outcome ``restarted`` when a finished job was requeued, or ``replaced``
+    when its data and options became those of a later add with its unique key.
     """
 
     token: str = msgspec.field(name="run")
@@ -328,13 +344,18 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def attempts_spent(self) -> int | None:
         """Attempts used up once this ended; None when that is not known from it."""
-        if self.outcome == "restarted":
+        if self.is_fresh_start:
             return 0
         run = self.run
         if run is None:
             return None
         given_back = self.outcome == "stalled" or self.is_release
         return run.attempt - 1 if given_back else run.attempt
+
+    @property
+    def is_fresh_start(self) -> bool:
+        """Whether attempts and errors are counted from here on."""
+        return self.outcome in ("restarted", "replaced")
 
     @property
     def is_release(self) -> bool:
@@ -403,6 +424,12 @@ class Job(JobTerms, frozen=True, kw_only=True):
             return self.spec.address_id
         seed = f"kue:{self.id}:{self.created_at}:{self.type}".encode()
         return str(uuid.UUID(bytes=hashlib.sha256(seed).digest()[:16], version=4))
+
+    @property
+    def may_lack_key(self) -> bool:
+        """Whether another job may have its unique key before this one has ended."""
+        is_freed = self.unique_until == "start" and self._last_run is not None
+        return is_freed or self.unique_at_most > 0
 
     @property
     def run(self) -> Run | None:

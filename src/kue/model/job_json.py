@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kue.model.backoff import Backoff
-from kue.model.job import Delivery, Error, State
+from kue.model.job import Delivery, Error, State, UniqueUntil
 from kue.model.view_struct import View
 
 if TYPE_CHECKING:
@@ -75,6 +75,9 @@ class JobView(View, frozen=True, kw_only=True):
     expires: int
     unique: str | None
     unique_for: int
+    unique_until: UniqueUntil
+    #: 0 for no limit.
+    unique_at_most: int
     group: str | None
     tags: tuple[str, ...]
     parent: int | None

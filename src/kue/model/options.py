@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kue.model.duration import Duration
-    from kue.model.job import Delivery, PriorityGiven
+    from kue.model.job import Delivery, OnConflict, PriorityGiven, UniqueUntil
 
 
 #: How often a job may be tried.
@@ -45,7 +45,20 @@ class JobOptions(TypedDict, total=False):
     expires: Duration | None
     #: A key; True: the arguments are the key.
     unique: str | bool | None
+    #: The key is held at least this long after the job was added, even if it ended.
     unique_for: Duration
+    #: "start": the key is free once the job was started.
+    unique_until: UniqueUntil | None
+    #: After this long the key is free even if the job has not ended.
+    unique_at_most: Duration | None
+    #: What adding a job does while another has its key.
+    on_conflict: OnConflict | None
+    #: At most one job per key and this time; unique_for and unique_at_most in one.
+    throttle: Duration | None
+    #: Wait until nothing was added with the key for this long; the newest data wins.
+    debounce: Duration | None
+    #: The longest wait of a debounced job since the first add.
+    debounce_max: Duration | None
     group: str | None
     #: Names of limits, and the key of each: "" for a limit without keys.
     limited_by: Mapping[str, str] | None

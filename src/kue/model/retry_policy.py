@@ -178,8 +178,8 @@ def _last_error(job: Job) -> Error | None:
 
 
 def _since_restart(job: Job) -> Iterator[Attempt]:
-    """Return the history since the job was last requeued by hand, newest first."""
-    return takewhile(lambda one: one.outcome != "restarted", reversed(job.history))
+    """Return the history since it was requeued by hand or replaced, newest first."""
+    return takewhile(lambda one: not one.is_fresh_start, reversed(job.history))
 
 
 def _never_began(job: Job) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kue.model.backoff import Backoff
-from kue.model.job import Delivery
+from kue.model.job import Delivery, OnConflict, UniqueUntil
 from kue.model.schedule import Missed, Overlap
 from kue.model.view_struct import View
 
@@ -76,6 +76,12 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     expires: int
     unique: str | None
     unique_for: int
+    unique_until: UniqueUntil
+    #: 0 for no limit, as below.
+    unique_at_most: int
+    on_conflict: OnConflict
+    debounce: int
+    debounce_max: int
     group: str | None
     tags: tuple[str, ...]
     remove_on_complete: bool

@@ -161,7 +161,13 @@ class Store(ABC):
         ``cancelled``.  The delay of a blocked job counts from when it is released.  A
         draft whose unique key is held (by an unfinished job of the type, or within
         that job's ``unique_for``) adds nothing, and the holder's id is returned;
-        within one call the first draft with a key holds it.  `Added` has the time
+        within one call the first draft with a key holds it.  A holder with
+        ``unique_until="start"`` has it until it is first claimed, one with
+        ``unique_at_most`` no longer than that.  With ``on_conflict="replace"`` a
+        holder that is neither active nor ended becomes that draft: it keeps id,
+        creation time, log, dependants and history (with a line ``replaced``), and is
+        due as the draft says, but no later than ``debounce_max`` after its creation.
+        Rejecting (``"reject"``) is up to the caller.  `Added` has the time
         at which the job was created: ids are reused after a fail-over that lost
         writes, and verbs that are given the time (`ExpectedState`) act on no other job.
 

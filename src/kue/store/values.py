@@ -146,6 +146,8 @@ class Added(NamedTuple):
     new: bool
     #: When the job was created, Unix ms: unique together with the id.
     created_at: int | None = None
+    #: Whether that job was replaced: it has the data and options of this draft now.
+    replaced: bool = False
 
 
 class Claim(NamedTuple):

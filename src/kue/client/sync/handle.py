@@ -43,6 +43,11 @@ class SyncJobHandle(SyncHandleMethods[T_co]):
         return self._handle.is_new
 
     @property
+    def has_replaced(self) -> bool:
+        """True when that job had not started, and got this add's data and options."""
+        return self._handle.has_replaced
+
+    @property
     def job(self) -> Job | None:
         """The job as it was when last read; None before the first `refresh`."""
         return self._handle.job

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from kue.http.auth.account_records import NameTaken, NoSuchAccount
 from kue.model.errors import (
     BadPayload,
+    DuplicateJob,
     InvalidTransition,
     JobNotFound,
     ScheduleDeclared,
@@ -112,7 +113,9 @@ def refused(error: Exception) -> Refused | None:
             return error
         case JobNotFound() | ScheduleNotFound() | NoSuchAccount():
             return not_found(str(error))
-        case InvalidTransition() | UniqueHeld() | NameTaken() | ScheduleDeclared():
+        case InvalidTransition() | UniqueHeld() | DuplicateJob():
+            return Refused(HTTPStatus.CONFLICT, str(error))
+        case NameTaken() | ScheduleDeclared():
             return Refused(HTTPStatus.CONFLICT, str(error))
         case BadPayload():
             return bad_request(str(error), error.field)

@@ -16,7 +16,7 @@ from kue.http.v1 import job_json
 from kue.http.v1.job_json import AddedView, JobId
 from kue.http.v1.jobs import option_errors, update
 from kue.model.errors import InvalidTransition
-from kue.model.job import Draft, State
+from kue.model.job import Draft, JobTerms, State
 from kue.model.payload import encode
 from kue.store.values import Priority
 
@@ -121,7 +121,7 @@ async def copy(
     with option_errors(context.q, job.type, {}, "body"):
         draft = _copied(context.q, job, data)
     [handle] = await context.q.enqueue_many([draft])
-    return AddedView(handle.id, handle.is_new)
+    return AddedView.of(handle)
 
 
 @section.post("/promote", status=HTTPStatus.NO_CONTENT)
@@ -172,9 +172,7 @@ def _copied(q: Kue, job: Job, data: JSON) -> Draft:
     # Jobs that an earlier job waited for may be gone, which would cancel the copy.
     after = job.spec.after if job.state is State.BLOCKED else ()
     encoded = encode(data, field="data", limit=q.settings.max_data)
-    same = {
-        name: getattr(job, name) for name in Draft.__struct_fields__ if name != "at"
-    }
+    same = {name: getattr(job, name) for name in JobTerms.__struct_fields__}
     spec = replace(job.spec, data=encoded, after=after, address_id=None)
     at = job.promote_at if job.state is State.DELAYED else None
     return Draft(**same | {"spec": spec, "at": at})

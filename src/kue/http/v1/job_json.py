@@ -11,7 +11,14 @@ from msgspec.structs import replace
 
 from kue.http.framework.operations import Input
 from kue.http.framework.problem import bad_request
-from kue.model.job import MAX_HISTORY, MAX_PARENTS, MAX_TAGS, Delivery
+from kue.model.job import (
+    MAX_HISTORY,
+    MAX_PARENTS,
+    MAX_TAGS,
+    Delivery,
+    OnConflict,
+    UniqueUntil,
+)
 from kue.model.job_json import JobView
 from kue.model.names import Name
 from kue.model.options import AttemptsGiven
@@ -22,6 +29,7 @@ from kue.store.values import MAX_NUMBER, MAX_PATHS, DataPath, Filter, Priority
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kue.client.handle import JobHandle
     from kue.http.security.redaction import Redaction
     from kue.model import job as jobs
 
@@ -77,6 +85,13 @@ class AddedView(msgspec.Struct, frozen=True):
     id: int
     #: False if there was a job with the same unique key: the id is that job's.
     is_new: bool
+    #: True if that job had not started, and got the data and options of this one.
+    has_replaced: bool
+
+    @classmethod
+    def of(cls, handle: JobHandle[Any]) -> AddedView:
+        """Return the result of the add that returned *handle*."""
+        return cls(handle.id, handle.is_new, handle.has_replaced)
 
 
 class NewBackoff(Input, frozen=True, kw_only=True, omit_defaults=True):
@@ -119,6 +134,14 @@ class NewJob(Input, frozen=True, kw_only=True):
     expires: Span | None = None
     unique: Name | None = None
     unique_for: Span = 0
+    unique_until: UniqueUntil | None = None
+    unique_at_most: Span | None = None
+    on_conflict: OnConflict | None = None
+    #: At most one job per unique key and this time.
+    throttle: Span | None = None
+    #: The delay, counted from the last add with the unique key.
+    debounce: Span | None = None
+    debounce_max: Span | None = None
     group: Name | None = None
     tags: Tags = []
     after: Annotated[list[JobId], Meta(max_length=MAX_PARENTS)] = []

@@ -108,12 +108,14 @@ async def add(context: RequestContext, body: NewJob) -> AddedView:
     The header Idempotency-Key makes it safe to repeat the request: it is the job's
     unique key, unless the body has one.  For 24 hours, or for unique_for if given, and
     in any case until the job has ended, the same key returns the same job of the type.
+
+    With on_conflict "reject", a job whose unique key is held gets a 409.
     """
     job = _keyed(body, context.request.headers.get(IDEMPOTENCY_KEY))
     options = job.options
     with option_errors(context.q, job.type, options, "body"):
         handle = await context.q.enqueue(job.type, job.data, **options)
-    return AddedView(handle.id, handle.is_new)
+    return AddedView.of(handle)
 
 
 @section.post("/batch", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
@@ -125,7 +127,8 @@ async def add_many(
 
     All are checked before any is added.  They are stored in batches of up to 500 jobs
     and about 1 MiB, each of them atomically.  To make the request safe to repeat, give
-    each job a unique key.
+    each job a unique key.  A job whose key is held is not added, also with on_conflict
+    "reject": is_new is false, and the others are added.
     """
     if IDEMPOTENCY_KEY in context.request.headers:
         raise bad_request(
@@ -138,7 +141,7 @@ async def add_many(
         with option_errors(context.q, job.type, options, f"body[{number}]"):
             drafts.append(context.q.draft(job.type, job.data, **options))
     handles = await context.q.enqueue_many(drafts)
-    return [AddedView(handle.id, handle.is_new) for handle in handles]
+    return [AddedView.of(handle) for handle in handles]
 
 
 @section.get("/{job_id}")
@@ -243,7 +246,7 @@ def _invalid_option(q: Kue, type: str, options: Mapping[str, Any]) -> tuple[str,
 
 def _keyed(job: NewJob, key: str | None) -> NewJob:
     """Return *job* with the idempotency key, if there is one, as its unique key."""
-    if key is None or job.unique is not None:
+    if key is None or job.unique is not None or job.throttle or job.debounce:
         return job
     with input_errors(f"header.{IDEMPOTENCY_KEY}"):
         check_name(key, what=IDEMPOTENCY_KEY)

@@ -223,7 +223,7 @@ async def resume_schedule(context: RequestContext, name: Name) -> ScheduleDetail
 async def run_schedule(context: RequestContext, name: Name) -> AddedView:
     """Add the job of a schedule now, in addition to its times; also if it is paused."""
     handle = await context.q.run_schedule(name)
-    return AddedView(handle.id, handle.is_new)
+    return AddedView.of(handle)
 
 
 # -- shared parts --------------------------------------------------------------

@@ -61,8 +61,12 @@ KEYS = (
     ),
     (":<type>:retain_failed", "zset", "failed jobs, the same"),
     (":<type>:retain_cancelled", "zset", "cancelled jobs, the same"),
-    (":<type>:unique", "hash", "unique key → holder:until"),
-    (":<type>:lapse", "zset", "unique keys that outlast their job; score = until"),
+    (":<type>:unique", "hash", "unique key → holder:least, or holder:least:most"),
+    (
+        ":<type>:lapse",
+        "zset",
+        "unique keys that are freed by maintenance; score = when",
+    ),
     (":<type>:running", "hash", "group → running jobs"),
     (
         ":<type>:opens",

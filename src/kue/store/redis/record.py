@@ -61,6 +61,8 @@ def options_of(draft: Draft | Job) -> str:
     options: dict[str, int | str | None] = {
         "unique": quote(draft.unique) if draft.unique else None,
         "unique_for": draft.unique_for or None,
+        "unique_until": "start" if draft.unique_until == "start" else None,
+        "unique_at_most": draft.unique_at_most or None,
         "group": quote(draft.group) if draft.group else None,
         "ttl": draft.ttl or None,
         "expires": draft.expires or None,
@@ -200,10 +202,10 @@ def read_pause(
 
 
 def stalls_in(history: tuple[Attempt, ...]) -> int:
-    """Count the workers lost since the job was last restarted by hand."""
+    """Count the workers lost since it was last restarted by hand, or replaced."""
     count = 0
     for attempt in reversed(history):
-        if attempt.outcome == "restarted":
+        if attempt.is_fresh_start:
             break
         count += attempt.outcome == "stalled"
     return count
@@ -230,8 +232,10 @@ def _read_options(fields: list[bytes]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for field in fields:
         name, _, value = field.decode().partition("=")
-        if name in ("unique_for", "ttl", "expires"):
+        if name in ("unique_for", "unique_at_most", "ttl", "expires"):
             options[name] = int(value)
+        elif name == "unique_until":
+            options[name] = value
         elif name in ("unique", "group"):
             options[name] = unquote(value)
         elif name in ("once", "any"):

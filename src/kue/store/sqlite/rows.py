@@ -43,6 +43,8 @@ class JobRow(msgspec.Struct, array_like=True, gc=False):
     story: str
     unique_key: str | None
     unique_for: int
+    unique_until: str
+    unique_at_most: int
     group_key: str | None
     limited_by: str | None
     ttl: int
@@ -239,6 +241,8 @@ def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
         spec=spec,
         unique=row.unique_key,
         unique_for=row.unique_for,
+        unique_until="start" if row.unique_until == "start" else "end",
+        unique_at_most=row.unique_at_most,
         group=row.group_key,
         limited_by=limits_in(row.limited_by),
         ttl=row.ttl,

@@ -348,6 +348,12 @@ CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL;
 """
 
 _SEVENTH = """
+-- unique keys that are free once the job was started, or some time after it was added
+ALTER TABLE jobs ADD COLUMN unique_until TEXT NOT NULL DEFAULT 'end';
+ALTER TABLE jobs ADD COLUMN unique_at_most INTEGER NOT NULL DEFAULT 0;
+"""
+
+_EIGHTH = """
 -- limits it counts against, as JSON; the one that holds it (then held = 2)
 ALTER TABLE jobs ADD COLUMN limited_by TEXT;
 ALTER TABLE jobs ADD COLUMN held_by TEXT;
@@ -386,13 +392,7 @@ CREATE INDEX limit_openings_at ON limit_openings (type, at);
 
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.
 MIGRATIONS: tuple[str, ...] = (
-    _FIRST,
-    _SECOND,
-    _THIRD,
-    _FOURTH,
-    _FIFTH,
-    _SIXTH,
-    _SEVENTH,
+    *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH),
 )
 
 

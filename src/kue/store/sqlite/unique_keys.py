@@ -1,8 +1,9 @@
 """
 Unique keys: a duplicate is refused while an unfinished job of its type holds the key.
 
-A key is one row, held by one job: without end while the job is unfinished, then until
-its ``unique_for`` is over.  The row alone shows whether the key is free.
+A key is one row, held by one job: while the job is unfinished without end, or until its
+``unique_at_most`` is over; then (or once it has started, if it asks for that) until its
+``unique_for`` is over.  The row alone shows whether the key is free.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kue.store.values import Added
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kue.store.sqlite.rows import StateRow
+    from kue.store.sqlite.rows import JobRow, StateRow
 
 _HOLDER = """
 SELECT job_id, created_at FROM uniques LEFT JOIN jobs ON jobs.id = job_id
@@ -36,8 +37,8 @@ DELETE FROM uniques WHERE (type, key, job_id) IN
 """
 
 
-def refuse_duplicate(tx: Transaction, type: str, key: str) -> Added | None:
-    """Return the answer to a duplicate: the job that holds the key; None if free."""
+def holder_of(tx: Transaction, type: str, key: str) -> Added | None:
+    """Return the job that holds the key, as the answer to a duplicate; None if free."""
     row = tx.db.execute(_HOLDER, (type, key, tx.now)).fetchone()
     if row is None:
         return None
@@ -49,16 +50,21 @@ def refuse_duplicate(tx: Transaction, type: str, key: str) -> Added | None:
 def take(
     tx: Transaction, type: str, key: str, job_id: int, *, until: int | None = None
 ) -> None:
-    """Give the key to a job until it ends, or (for one that has ended) *until* then."""
+    """Give the key to a job until it ends, or at most (one that ended) *until* then."""
     tx.run(_TAKE, type, key, job_id, until)
 
 
-def release(tx: Transaction, rows: Iterable[StateRow]) -> None:
-    """Free the keys of jobs that ended; those whose ``unique_for`` lasts, later."""
+def until_of(created_at: int, at_most: int) -> int | None:
+    """Return until when an unfinished job holds its key at most; None for no limit."""
+    return created_at + at_most if at_most else None
+
+
+def release(tx: Transaction, rows: Iterable[JobRow | StateRow]) -> None:
+    """Free the keys of jobs that ended, or (some) started; if time is left, later."""
     kept: list[tuple[str, str | None, int, int]] = []
-    freed: list[StateRow] = []
+    freed: list[JobRow | StateRow] = []
     for row in rows:
-        until = row.created_at + row.unique_for
+        until = row.created_at + row.unique_for if row.unique_for else 0
         if until > tx.now:
             kept.append((row.type, row.unique_key, row.id, until))
         else:
@@ -68,7 +74,7 @@ def release(tx: Transaction, rows: Iterable[StateRow]) -> None:
     free(tx, freed)
 
 
-def free(tx: Transaction, rows: Sequence[StateRow]) -> None:
+def free(tx: Transaction, rows: Sequence[JobRow | StateRow]) -> None:
     """Free the keys of jobs at once."""
     if rows:
         keys = [(row.type, row.unique_key, row.id) for row in rows]

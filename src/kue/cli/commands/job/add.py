@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -22,6 +22,8 @@ from kue.cli.params import (
     options,
 )
 from kue.cli.unknown_names import warn_of_unhandled_type
+from kue.model.errors import DuplicateJob
+from kue.model.job import OnConflict, UniqueUntil
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
@@ -54,6 +56,30 @@ draft_options = options(
     click.option(
         "--unique-for", type=DURATION, help="Hold the key at least this long."
     ),
+    click.option(
+        "--unique-until",
+        type=click.Choice(get_args(UniqueUntil)),
+        help="Hold the key until the job ends (default), or starts.",
+    ),
+    click.option(
+        "--unique-at-most", type=DURATION, help="Hold the key at most this long."
+    ),
+    click.option(
+        "--on-conflict",
+        type=click.Choice(get_args(OnConflict)),
+        help="If the key is taken: print that job (default), fail, or replace it.",
+    ),
+    click.option(
+        "--throttle", type=DURATION, help="At most one job per key in this time."
+    ),
+    click.option(
+        "--debounce",
+        type=DURATION,
+        help="Wait this long after the last add of the key, with its data.",
+    ),
+    click.option(
+        "--debounce-max", type=DURATION, help="The longest wait since the first add."
+    ),
     click.option("--group", help="Share the type's per-key limit with this group."),
     click.option("--tag", "tags", multiple=True, help="A tag; may be repeated."),
 )
@@ -67,7 +93,7 @@ draft_options = options(
 @draft_options
 @click.option("--count", type=POSITIVE, default=1, help="Add this many copies.")
 @click.option("--stdin", is_flag=True, help="Add one for each line of JSON on stdin.")
-@json_option(help="Write one JSON object per line: id, type, new.")
+@json_option(help="Write one JSON object per line: id, type, new, replaced.")
 async def add(
     q: Kue,
     /,
@@ -95,7 +121,10 @@ async def add(
     given |= _times(at, given.pop("delay"))
     drafts = _drafts(q, type, batches, job_options(given))
     if count == 1 and not stdin:
-        [handle] = await q.enqueue_many(next(drafts))
+        [draft] = next(drafts)
+        [handle] = await q.enqueue_many([draft])
+        if draft.on_conflict == "reject" and not handle.is_new:
+            raise DuplicateJob(handle.id, draft.unique or "")
         show_added(handle, as_json=as_json)
     else:
         await _add_many(q, drafts, None if stdin else count, as_json=as_json)
@@ -172,11 +201,18 @@ async def _add_many(
 def show_added(handle: JobHandle[Any], *, as_json: bool) -> None:
     """Write the id of a job that was added, or why none was."""
     _show([handle], as_json=as_json)
-    if not handle.is_new:
+    if handle.has_replaced:
+        print_message(f"job {handle.id} had this unique key; it was replaced")
+    elif not handle.is_new:
         print_message(f"job {handle.id} has this unique key already; nothing was added")
 
 
 def _show(handles: Iterable[JobHandle[Any]], *, as_json: bool) -> None:
     for handle in handles:
-        item = {"id": handle.id, "type": handle.type, "new": handle.is_new}
+        item = {
+            "id": handle.id,
+            "type": handle.type,
+            "new": handle.is_new,
+            "replaced": handle.has_replaced,
+        }
         show_one(item, str(handle.id), as_json=as_json)

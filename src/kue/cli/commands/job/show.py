@@ -203,12 +203,14 @@ def option_facts(job: JobTerms) -> dict[str, str]:
         "timeout": spec.timeout,
         "ttl": job.ttl,
         "unique for": job.unique_for,
+        "unique at most": job.unique_at_most,
         "kept for": spec.retention,
     }
     return {
         "tags": ", ".join(spec.tags),
         "max errors": str(spec.max_exceptions or ""),
         "unique": job.unique or "",
+        "unique until": "start" if job.unique_until == "start" else "",
         "group": job.group or "",
         "parent": str(spec.parent or ""),
         "after": ", ".join(map(str, spec.after)),

@@ -329,7 +329,7 @@ def _wrongly_held(job: JobRecord) -> Iterator[Violation]:
 def _held_in_vain(job: JobRecord) -> Iterator[Violation]:
     limit = _holding_limit(job)
     if limit is None and not _is_in_group(job):
-        problem = "is in held, but not among the held jobs of its group or a limit"
+        problem = "is in held, but not among those of its group or a limit"
     elif limit is None and "per_key" not in job.marks:
         problem = "is held, but its type has no limit for a group"
     elif limit is not None and job.limits[limit].rule == "none":
@@ -432,12 +432,20 @@ def _two_unique(job: JobRecord) -> Iterator[Violation]:
 def _has_rival(job: JobRecord) -> bool:
     """Return whether another unfinished job has, and holds, the unique key."""
     is_other = job.holder != job.job_id and "holds" in job.marks
-    return is_other and job.holder_standing in _NOT_ENDED
+    is_rival = is_other and job.holder_standing in _NOT_ENDED
+    return is_rival and not _may_lack_key(job)
+
+
+def _may_lack_key(job: JobRecord) -> bool:
+    is_started = "active" in job.places and job.job.unique_until == "start"
+    return is_started or job.job.may_lack_key
 
 
 def _lost_unique(job: JobRecord) -> Iterator[Violation]:
     key = job.options.get("unique")
     if key is None or job.holder == job.job_id or _has_rival(job):
+        return
+    if _may_lack_key(job):
         return
     # A holder that is in no state is repaired first.
     if job.holder_standing != "nowhere":

@@ -182,7 +182,7 @@ def _may_have_run(job: JobRecord) -> bool:
     if "cancelling" in job.marks or "active" in job.places:
         return True
     history = job.job.history
-    return bool(history) and history[-1].outcome != "restarted"
+    return bool(history) and not history[-1].is_fresh_start
 
 
 def _fail(job: JobRecord) -> _Commands:
@@ -197,7 +197,7 @@ def _free_unique(job: JobRecord) -> _Commands:
     key = job.options.get("unique")
     if key is None or job.holder != job.job_id:
         return ()
-    until = int(job.marks["unique"].partition(":")[2])
+    until = int(job.marks["unique"].split(":")[1])
     if until > job.now:
         return (("ZADD", job.key("lapse"), until, key),)
     return (("HDEL", job.key("unique"), key),)

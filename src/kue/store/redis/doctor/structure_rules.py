@@ -52,7 +52,7 @@ _SUBJECTS = {
     "limit keys": "limit key",
     "limit rate": "value",
 }
-_HOLDER = re.compile(r"(\d+):(\d+)", re.ASCII)
+_HOLDER = re.compile(r"(\d+):(\d+)(?::\d+)?", re.ASCII)
 #: What maintenance still has to do for dependants: see ``lib/dependants.lua``.
 _OUTBOX = re.compile(rb"(?P<kind>link|unlink|end):\d+:\d+|(?P<rest>rest):\d+")
 #: See ``lib/named_limits.lua``.

@@ -171,7 +171,7 @@ VALUE_RULES = {
     "orders": ValueRule(("<name>", "[a-z]+=<time>(?: [a-z]+=<time>)*")),
     "stacks": ValueRule(("<name>:at", "<time>"), ("<name>", ".*")),
     "claims": ValueRule(("<name>:<name>", "<time>")),
-    "producers": ValueRule((".*", "<time>:<time> [-\\d,!@]*")),
+    "producers": ValueRule((".*", "<time>:<time> [-\\d,!~@]*")),
     "search": ValueRule(
         ("type:<name>", "<cursor>:<time>"), ("worker:<name>", "<time>")
     ),

@@ -27,13 +27,15 @@
        form                  "plain": ready now; "full": anything else
        count                 drafts in the group
        body                  count times, for plain
-       body, delay, at, unique, unique_for, expires, parents, any
-                             count times, for full; parents are "id,id,…"
+       body, delay, at, unique, unique_for, at_most, replaces, expires, parents, any
+                             count times, for full; parents are "id,id,…"; replaces is
+                             empty, or how long a job that is replaced may wait, 0 for
+                             as long as it is replaced
 
   Returns  {"OK", answer} | {"STALE"} | {"LATE"}: another caller has fired the schedule
            answer: when they were created, a space, "first-last" or ids; the holder of
-           a draft's unique key is "!id@created"
-  Events   enqueue
+           a draft's unique key is "!id@created", or "~id@created" if it was replaced
+  Events   enqueue, update
 ]]
 
 --- @include lib/prelude
@@ -42,6 +44,7 @@
 --- @include lib/publish
 --- @include lib/job_bitmap
 --- @include lib/job_place
+--- @include lib/unique_key
 
 local producer, seq = ARGV[4], tonumber(ARGV[5])
 local BUCKET_MS = 3600000
@@ -88,8 +91,8 @@ local records, answer, is_range = {}, {}, true
 local plans, plan_of = {}, {}
 -- For events, in the order given; a job cannot be watched before it exists.
 local new_jobs = {}
--- unique key → id of the job of this call that took it
-local taken = {}
+-- unique key → id of the job of this call that took it; id → its entry
+local taken, entry_of = {}, {}
 
 local function plan_for(job_type)
   local plan = plan_of[job_type]
@@ -98,29 +101,34 @@ local function plan_for(job_type)
     redis.call("ZINTERCARD", 4, root .. ":nothing", q .. "waiting", q .. "wake",
       root .. ":agenda")
     plan = { type = job_type, q = queue(job_type), added = 0,
-      waiting = {}, delayed = {}, expires = {}, unique = {}, special = {} }
+      waiting = {}, delayed = {}, expires = {}, unique = {}, lapse = {}, special = {} }
     plan_of[job_type] = plan
     plans[#plans + 1] = plan
   end
   return plan
 end
 
--- Return the job that holds a unique key of the type; nil if it is free.
+-- Return what replaces jobs; made when it is needed, because most calls replace none.
+local replacement
+local function replacing()
+  if replacement then
+    return replacement
+  end
+--- @include lib/unlink
+--- @include lib/error_groups
+--- @include lib/named_limits
+--- @include lib/leave_state
+--- @include lib/replace_job
+  replacement = { entry = stored_entry, record = replaced_record, take_out = take_out }
+  return replacement
+end
+
+-- Return the job that holds a unique key of the type, and where it is; nil if it is free.
 local function holder(plan, key)
   if taken[plan.q .. key] then
     return taken[plan.q .. key]
   end
-  local held = redis.call("HGET", plan.q .. "unique", key)
-  if not held then
-    return nil
-  end
-  local id, till = string.match(held, "^(%d+):(%d+)$")
-  if not id then
-    return nil
-  end
-  local place = place_of(id, plan.q)
-  local is_open = place and place ~= "parked" and not FINAL[place]
-  return (is_open or tonumber(till) > now) and id or nil
+  return holder_of(plan.q, key)
 end
 
 -- Return how a parent ended: "complete", "failed", "cancelled", "removed", or "open".
@@ -172,61 +180,113 @@ local function answer_of(holder)
   return "!" .. holder .. "@" .. (head and head.created or now)
 end
 
-local function draft_full(plan, left, options, at)
-  local body, delay, due, unique, unique_for, expires, list, any =
-    unpack(ARGV, at, at + 7)
-  if unique ~= "" then
-    local by = holder(plan, unique)
-    if by then
-      answer[#answer + 1] = answer_of(by)
-      is_range = false
-      return
+-- Return the entry of the holder of a unique key that a draft may replace; nil if none may.
+local function replaceable(plan, id, place)
+  local entry = entry_of[id]
+  if not entry then
+    entry = replacing().entry(id, place)
+    if entry then
+      plan.special[#plan.special + 1] = entry
+      records[#records + 1] = job .. id
+      records[#records + 1] = ""
+      entry.record = #records
     end
   end
-  local id = new_id(plan, left, options, body)
-  local open, remote, lost = {}, {}, nil
+  return entry and entry.state ~= "cancelled" and entry or nil
+end
+
+-- Set where the job of an entry goes, and the parents that it waits for.
+local function set_state(entry, list)
+  entry.open, entry.remote, entry.lost = {}, {}, nil
   if list ~= "" then
     if not is_shard_checked then
       check_shard()
       is_shard_checked = true
     end
-    open, remote, lost = parents_of(list, any == "1")
+    entry.open, entry.remote, entry.lost = parents_of(list, entry.any)
   end
-  due = tonumber(due) or (now + tonumber(delay))
-  local entry = { id = id, due = due, open = open, remote = remote, lost = lost,
-    any = any == "1" }
-  if lost then
+  if entry.lost then
     entry.state = "cancelled"
-    entry.retention = string.match(options, "\tretention=(%d+)")
-    if unique ~= "" and unique_for ~= "0" then
-      entry.unique, entry.unique_till = unique, now + tonumber(unique_for)
-    end
-  elseif #open + #remote > 0 then
+  elseif #entry.open + #entry.remote > 0 then
     entry.state = "blocked"
   else
-    entry.state = due > now and "delayed" or "waiting"
+    entry.state = entry.due > now and "delayed" or "waiting"
   end
-  plan.special[#plan.special + 1] = entry
-  if has_listeners then
-    new_jobs[#new_jobs + 1] = { id = id, type = plan.type, state = entry.state }
+end
+
+-- Let the job of an entry have its unique key.
+local function set_key(plan, entry, unique, unique_for, at_most)
+  if unique == "" or (entry.lost and unique_for == "0") then
+    return
   end
-  if expires ~= "0" and not lost then
-    table.insert(plan.expires, now + tonumber(expires))
-    table.insert(plan.expires, id)
+  local since = math.max(now, entry.created)
+  taken[plan.q .. unique], entry_of[entry.id] = entry.id, entry
+  entry.unique = unique
+  entry.least = unique_for == "0" and 0 or since + tonumber(unique_for)
+  entry.most = at_most ~= "0" and since + tonumber(at_most) or nil
+end
+
+local function draft_full(plan, left, options, at)
+  local body, delay, due, unique, unique_for, at_most, replaces, expires, list, any =
+    unpack(ARGV, at, at + 9)
+  local by, place, entry = nil, nil, nil
+  if unique ~= "" then
+    by, place = holder(plan, unique)
+    entry = by and replaces ~= "" and replaceable(plan, by, place)
+    if by and not entry then
+      answer[#answer + 1] = answer_of(by)
+      is_range = false
+      return
+    end
   end
-  if unique ~= "" and (not lost or unique_for ~= "0") then
-    taken[plan.q .. unique] = id
-    local till = unique_for == "0" and 0 or now + tonumber(unique_for)
-    table.insert(plan.unique, unique)
-    table.insert(plan.unique, id .. ":" .. till)
+  due = tonumber(due) or (now + tonumber(delay))
+  if entry then
+    if replaces ~= "0" then
+      due = math.min(due, entry.created + tonumber(replaces))
+    end
+    entry.due = due
+    records[entry.record] = replacing().record(entry, left, plan.type, options, body)
+    answer[#answer + 1] = "~" .. entry.id .. "@" .. entry.created
+    is_range = false
+  else
+    entry = { id = new_id(plan, left, options, body), created = now, due = due,
+      history = "", record = #records }
+    plan.special[#plan.special + 1] = entry
   end
+  entry.any = any == "1"
+  entry.priority = tonumber(string.match(left, "%-?%d+"))
+  entry.retention = string.match(options, "\tretention=(%d+)")
+  set_state(entry, list)
+  entry.expires = expires ~= "0" and not entry.lost
+    and math.max(now, entry.created) + tonumber(expires) or nil
+  set_key(plan, entry, unique, unique_for, at_most)
+  if by or has_listeners then
+    new_jobs[#new_jobs + 1] = { id = entry.id, type = plan.type, state = entry.state,
+      is_replaced = by }
+  end
+end
+
+-- Enter a job into the lists of what is written: once no draft can replace it any more.
+local function enter(plan, entry)
+  local id = entry.id
   if entry.state == "waiting" then
-    local priority = tonumber(string.match(left, "%-?%d+"))
-    table.insert(plan.waiting, score(priority, id))
+    table.insert(plan.waiting, score(entry.priority, id))
     table.insert(plan.waiting, id)
   elseif entry.state == "delayed" then
-    table.insert(plan.delayed, due)
+    table.insert(plan.delayed, entry.due)
     table.insert(plan.delayed, id)
+  end
+  if entry.expires then
+    table.insert(plan.expires, entry.expires)
+    table.insert(plan.expires, id)
+  end
+  if entry.unique then
+    table.insert(plan.unique, entry.unique)
+    table.insert(plan.unique, holding(id, entry.least, entry.most))
+    if entry.lost or entry.most then
+      table.insert(plan.lapse, entry.lost and entry.least or entry.most)
+      table.insert(plan.lapse, entry.unique)
+    end
   end
 end
 
@@ -261,11 +321,16 @@ while ARGV[at] do
     end
     for _ = 1, count do
       draft_full(plan, left, options, at)
-      at = at + 8
+      at = at + 10
     end
   end
 end
 
+for _, plan in ipairs(plans) do
+  for _, entry in ipairs(plan.special) do
+    enter(plan, entry)
+  end
+end
 if next_seq >= first_seq then
   check_live(first_seq, next_seq)
 end
@@ -279,7 +344,7 @@ if schedule ~= "" then
     redis.call("HDEL", root .. ":schedules", schedule)
   else
     -- 0 if another job holds the unique key.
-    local id = tonumber(answer[1]) or 0
+    local id = string.match(answer[1], "^~?(%d+)") or 0
     redis.call("HSET", root .. ":schedules", schedule, new .. id .. "]]}")
   end
   if fires_at == "" then
@@ -290,13 +355,20 @@ if schedule ~= "" then
 end
 if next_seq >= first_seq then
   redis.call("SET", root .. ":ids", next_seq)
-  redis.call("MSET", unpack(records))
   mark_live(first_seq, next_seq)
+end
+if #records > 0 then
+  redis.call("MSET", unpack(records))
 end
 for _, plan in ipairs(plans) do
   local q = plan.q
   redis.call("SADD", root .. ":types", plan.type)
   request_maintenance(plan.type)
+  for _, entry in ipairs(plan.special) do
+    if entry.old then
+      replacing().take_out(q, entry)
+    end
+  end
   if #plan.waiting > 0 then
     redis.call("ZADD", q .. "waiting", unpack(plan.waiting))
     wake(q)
@@ -310,6 +382,9 @@ for _, plan in ipairs(plans) do
   end
   if #plan.unique > 0 then
     redis.call("HSET", q .. "unique", unpack(plan.unique))
+  end
+  if #plan.lapse > 0 then
+    redis.call("ZADD", q .. "lapse", unpack(plan.lapse))
   end
   for _, entry in ipairs(plan.special) do
     local id = entry.id
@@ -328,9 +403,6 @@ for _, plan in ipairs(plans) do
       end
     elseif entry.state == "cancelled" then
       redis.call("ZADD", q .. "cancelled", now, id)
-      if entry.unique then
-        redis.call("ZADD", q .. "lapse", entry.unique_till, entry.unique)
-      end
       if entry.retention then
         redis.call("ZADD", q .. "retain_cancelled", now + entry.retention, id)
       end
@@ -355,7 +427,12 @@ remember(seq .. ":" .. answer)
 
 -- Publish.
 for _, one in ipairs(new_jobs) do
-  emit("enqueue", one.id, one.type, 0, '{"state":"' .. one.state .. '"}')
+  local detail = '{"state":"' .. one.state .. '"'
+  if one.is_replaced then
+    emit("update", one.id, one.type, 0, detail .. ',"replaced":true}')
+  else
+    emit("enqueue", one.id, one.type, 0, detail .. "}")
+  end
 end
 publish()
 return { "OK", answer }

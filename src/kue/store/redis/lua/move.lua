@@ -28,6 +28,7 @@
 --- @include lib/publish
 --- @include lib/job_bitmap
 --- @include lib/job_place
+--- @include lib/unique_key
 --- @include lib/expected_state
 --- @include lib/unlink
 --- @include lib/error_groups
@@ -41,14 +42,8 @@ local answers = {}
 
 -- Return the other job that holds the unique key of an ended job; nil if none does.
 local function other_holder(id, q, head)
-  local held = head.unique and redis.call("HGET", q .. "unique", head.unique)
-  local by, till = string.match(held or "", "^(%d+):(%d+)$")
-  if not by or by == id then
-    return nil
-  end
-  local place = place_of(by, q)
-  local is_open = place and place ~= "parked" and not FINAL[place]
-  return (is_open or tonumber(till) > now) and by or nil
+  local by = head.unique and holder_of(q, head.unique)
+  return by and by ~= id and by or nil
 end
 
 local function is_allowed(state)
@@ -79,9 +74,13 @@ end
 local function restart(id, q, head)
   redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now .. ',"outcome":"restarted"}')
   redis.call("HDEL", q .. "tries", id)
-  if head.unique then
-    local till = head.unique_for and head.created + head.unique_for or 0
-    redis.call("HSET", q .. "unique", head.unique, id .. ":" .. string.format("%.0f", till))
+  local most = head.unique_at_most and head.created + head.unique_at_most
+  if head.unique and not (most and most <= now) then
+    local least = head.unique_for and head.created + head.unique_for or 0
+    redis.call("HSET", q .. "unique", head.unique, holding(id, least, most))
+    if most then
+      redis.call("ZADD", q .. "lapse", most, head.unique)
+    end
   end
 end
 

@@ -52,6 +52,7 @@
 --- @include lib/publish
 --- @include lib/job_bitmap
 --- @include lib/job_place
+--- @include lib/unique_key
 --- @include lib/unlink
 --- @include lib/error_groups
 --- @include lib/named_limits
@@ -151,14 +152,11 @@ local function sweep_kept()
   end
 end
 
--- Free unique keys that have outlasted their job for as long as they should.
+-- Free unique keys that were held for as long as they should.
 local function lapse(q)
   for _, key in ipairs(redis.call("ZRANGEBYSCORE", q .. "lapse", "-inf", now,
     "LIMIT", 0, limit - lapsed)) do
-    local held = redis.call("HGET", q .. "unique", key)
-    local id, till = string.match(held or "", "^(%d+):(%d+)$")
-    local place = id and place_of(id, q)
-    if id and tonumber(till) <= now and (not place or FINAL[place]) then
+    if read_holder(redis.call("HGET", q .. "unique", key)) and not holder_of(q, key) then
       redis.call("HDEL", q .. "unique", key)
     end
     redis.call("ZREM", q .. "lapse", key)

@@ -191,6 +191,8 @@ def _full_fields(draft: Draft) -> tuple[Any, ...]:
         "" if draft.at is None else draft.at,
         quote(draft.unique) if draft.unique else "",
         draft.unique_for,
+        draft.unique_at_most,
+        draft.debounce_max if draft.on_conflict == "replace" else "",
         draft.expires,
         ",".join(map(str, draft.spec.after)),
         1 if draft.after_any else 0,
@@ -210,7 +212,8 @@ def read_added(reply: bytes) -> list[Added]:
 
 
 def _read_one(part: bytes, created_at: int) -> Added:
-    if not part.startswith(b"!"):
+    mark = part[:1]
+    if mark.isdigit():
         return Added(int(part), True, created_at)
     holder, _, time = part[1:].partition(b"@")
-    return Added(int(holder), False, int(time))
+    return Added(int(holder), False, int(time), replaced=mark == b"~")

@@ -7,10 +7,10 @@ that are invalid: times before 1970, counts below 0, text that is not Unicode or
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from kue.model.events import Kind
-from kue.model.job import MAX_PRIORITY, MIN_PRIORITY, State
+from kue.model.job import MAX_PRIORITY, MIN_PRIORITY, State, UniqueUntil
 from kue.store.sqlite.doctor.finding import SqliteFinding
 from kue.store.sqlite.removal import REMOVED
 from kue.store.values import RINGS
@@ -44,6 +44,7 @@ _RULES = {
     "flag": ("{0} IN (0, 1)", "0 or 1"),
     "hold": ("{0} IN (0, 1, 2)", "0, 1 or 2"),
     "list": (_IS_LIST, "a JSON list"),
+    "until": (f"{{0}} IN {_listed(get_args(UniqueUntil))}", "'end' or 'start'"),
     "percent": ("{0} BETWEEN 0 AND 100", "from 0 to 100"),
     "priority": (f"{{0}} BETWEEN {MIN_PRIORITY} AND {MAX_PRIORITY}", "a priority"),
     "text": (_IS_TEXT, "Unicode text"),
@@ -63,7 +64,8 @@ _PAUSE = "at=number reason=text who=text until=number"
 #: Without the columns that other checks cover more closely.
 _COLUMNS = {
     "jobs": "id=id type=name priority=priority created_at=number at=number"
-    " unique_key=name unique_for=number group_key=name"
+    " unique_key=name unique_for=number unique_until=until unique_at_most=number"
+    " group_key=name"
     " ttl=number expires_at=number once=flag after_any=flag delay=number"
     " retention=number remove_on_complete=flag stalls=number"
     " held=hold limited_by=list held_by=name worker=text ttl_at=number progress=percent"

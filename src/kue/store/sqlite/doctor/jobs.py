@@ -220,6 +220,8 @@ class _JobChecks:
 
     def _check_key(self, row: JobRow) -> Iterator[SqliteFinding]:
         holder, until, state = self._keys[row.id]
+        if shown(row).may_lack_key:
+            return
         if holder not in (None, row.id) and state in UNFINISHED:
             message = f"it has the unique key {row.unique_key!r}, like job {holder}"
             yield SqliteFinding("two-unique", message)

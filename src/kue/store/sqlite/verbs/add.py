@@ -9,7 +9,7 @@ import msgspec
 from kue.model.events import Kind
 from kue.model.job import Cancelled, Draft, State
 from kue.store.codec import body_of, line_of, tail_of
-from kue.store.sqlite import unique_keys
+from kue.store.sqlite import replacement, unique_keys
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.validation import InvalidCall
 from kue.store.values import Added
@@ -31,6 +31,7 @@ INSERT INTO links (parent, child) SELECT value->>0, value->>1 FROM json_each(?)
 #: Columns of a new row except id and body, in the order of `_columns`.
 _COLUMNS = (
     *("type", "state", "priority", "at", "story", "unique_key", "unique_for"),
+    *("unique_until", "unique_at_most"),
     *("group_key", "limited_by", "ttl", "expires_at", "once", "after_any", "delay"),
     *("retention", "remove_on_complete", "retain_until", "created_at"),
 )
@@ -80,15 +81,16 @@ class _Batch:
             found = tx.db.execute(_STATES, (as_json(parents),)).fetchall()
             self._state_of.update(found)
         self._last_id: int = tx.one("SELECT value FROM meta WHERE name = 'ids'")
+        self._written_id = self._last_id
         self._bodies: dict[_Columns, dict[int, str]] = {}
         self._links: list[tuple[int, int]] = []
         self._types: set[str] = set()
 
     def add(self, draft: Draft) -> Added:
         if draft.unique is not None:
-            held = unique_keys.refuse_duplicate(self._tx, draft.type, draft.unique)
+            held = unique_keys.holder_of(self._tx, draft.type, draft.unique)
             if held is not None:
-                return held
+                return self._replace(draft, held) or held
         self._last_id += 1
         self._insert(draft, self._last_id)
         return Added(self._last_id, True, self._tx.now)
@@ -132,9 +134,22 @@ class _Batch:
     def _take_key(self, draft: Draft, job_id: int, state: State) -> None:
         if draft.unique is None:
             return
-        until = self._tx.now + draft.unique_for if state.is_final else None
-        if until is None or until > self._tx.now:
+        now = self._tx.now
+        until = unique_keys.until_of(now, draft.unique_at_most)
+        if state.is_final:
+            until = now + draft.unique_for
+        if until is None or until > now:
             unique_keys.take(self._tx, draft.type, draft.unique, job_id, until=until)
+
+    def _replace(self, draft: Draft, held: Added) -> Added | None:
+        """Replace the holder of its key, if it has not started; None if it has."""
+        if draft.on_conflict != "replace":
+            return None
+        if held.id > self._written_id:
+            self.write()
+        if not replacement.replace_job(self._tx, held.id, draft):
+            return None
+        return held._replace(replaced=True)
 
     def _note(self, draft: Draft, job_id: int, state: State) -> None:
         tx = self._tx
@@ -154,6 +169,9 @@ class _Batch:
         if self._links:
             tx.run(_LINKS, as_json(self._links))
         tx.run("UPDATE meta SET value = ? WHERE name = 'ids'", self._last_id)
+        self._written_id = self._last_id
+        for written in (self._bodies, self._links, self._types):
+            written.clear()
 
 
 def _columns(
@@ -169,6 +187,8 @@ def _columns(
         story,
         draft.unique,
         draft.unique_for,
+        draft.unique_until,
+        draft.unique_at_most,
         draft.group,
         as_json(draft.limit_refs) if draft.limited_by else None,
         draft.ttl,

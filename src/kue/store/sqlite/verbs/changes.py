@@ -30,6 +30,7 @@ _MOVE = """
 UPDATE jobs SET state = ?, at = ?, held = 0, held_by = NULL WHERE id = ?
 """
 _ASK = "UPDATE jobs SET cancelling = ? WHERE id = ?"
+_AT_MOST = "SELECT unique_at_most FROM jobs WHERE id = ?"
 _BODY = "SELECT body FROM jobs WHERE id = ?"
 _EDIT = "UPDATE jobs SET body = ?, priority = coalesce(?, priority) WHERE id = ?"
 
@@ -74,10 +75,13 @@ def _move(tx: Transaction, job_id: int, request: MoveRequest) -> Reply:
 
 def _restart(tx: Transaction, row: StateRow, to: State, at: int | None) -> Reply:
     if row.unique_key is not None:
-        held = unique_keys.refuse_duplicate(tx, row.type, row.unique_key)
+        held = unique_keys.holder_of(tx, row.type, row.unique_key)
         if held is not None and held.id != row.id:
             return Reply(Result.HELD, holder=held.id)
-        unique_keys.take(tx, row.type, row.unique_key, row.id)
+        at_most: int = tx.one(_AT_MOST, row.id)
+        until = unique_keys.until_of(row.created_at, at_most)
+        if until is None or until > tx.now:
+            unique_keys.take(tx, row.type, row.unique_key, row.id, until=until)
     transitions.restart(tx, row, to, at)
     return Reply(Result.DONE)
 

@@ -13,7 +13,7 @@ from kue.model.events import Kind
 from kue.model.job import BEGAN, Completed, Failed, State
 from kue.model.names import quote
 from kue.store.codec import begun
-from kue.store.sqlite import dependencies, promotion, transitions
+from kue.store.sqlite import dependencies, promotion, transitions, unique_keys
 from kue.store.sqlite.rows import (
     JobRow,
     columns_of,
@@ -142,6 +142,8 @@ class _ClaimRunner:
         self._deferred: set[str] = set()
         #: Whether jobs were left for the next claim because they are large.
         self._is_cut = False
+        #: Jobs that are started and free their unique keys by that.
+        self._freeing: list[JobRow] = []
 
     def take(self, limit: int) -> Claimed:
         jobs: list[Job] = []
@@ -158,6 +160,8 @@ class _ClaimRunner:
     def _answer(self, jobs: list[Job], next_at: int | None = None) -> Claimed:
         if jobs:
             self._tx.run(_FENCE, self._fence - 1)
+        if self._freeing:
+            unique_keys.release(self._tx, self._freeing)
         # Jobs that expired here may have released others, which count for `next_at`.
         dependencies.notify_dependants(self._tx)
         chances = [limits.next_chance(self._tx.db, each) for each in self._type_limits]
@@ -247,6 +251,8 @@ class _ClaimRunner:
             self._offer_slot(row)
             return "limited"
         self._fence += 1
+        if row.unique_until == "start":
+            self._freeing.append(row)
         if per_key is not None and row.group_key is not None:
             self._running[row.type, row.group_key] += 1
         return job

@@ -123,7 +123,8 @@ def _fire(tx: Transaction, firing: Firing, name: str) -> Added | None:
     elif added is None:
         _write(tx, firing.after)
     else:
-        _write(tx, with_job(firing.after, added.id if added.new else 0))
+        is_its_own = added.new or added.replaced
+        _write(tx, with_job(firing.after, added.id if is_its_own else 0))
     return added
 
 

@@ -169,6 +169,9 @@ local function start(entry, suffix, fence)
       if head.limits then
         named.enter(id, head)
       end
+      if head.unique_until == "start" then
+        free_unique_at_start(q, head, id)
+      end
     end
     if has_listeners or has_watched then
       emit("start", id, entry.type, attempt)

@@ -130,7 +130,7 @@ local function note_header(note, id, head)
   local q = queue(head.type)
   local held = head.unique and read_entry("HGET", q .. "unique", head.unique)
   if held then
-    local holder = string.match(held, "^(%d+):%d+$") or ""
+    local holder = string.match(held, "^(%d+):%d+:?%d*$") or ""
     local other = holder == tostring(id) and head or header(holder)
     note("unique", "", held)
     note("holder", holder, status_of(holder))

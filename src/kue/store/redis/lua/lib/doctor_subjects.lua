@@ -25,7 +25,7 @@ local function facts_of_unique(job_type, key)
   if not held then
     return {}
   end
-  local holder = string.match(held, "^(%d+):%d+$") or ""
+  local holder = string.match(held, "^(%d+):%d+:?%d*$") or ""
   local head = header(holder)
   return { held, status_of(holder), head and head.unique == key and "1" or "0",
     read("ZSCORE", q .. "lapse", key) and "1" or "0" }

@@ -22,15 +22,25 @@ end
 local function free_unique(q, head, id, even_early)
   local held = head.unique and redis.call("HGET", q .. "unique", head.unique)
   if held and string.match(held, "^%d+") == tostring(id) then
-    local till = tonumber(string.match(held, ":(%d+)$")) or 0
+    local till = tonumber(string.match(held, "^%d+:(%d+)")) or 0
     if even_early or till <= now then
       redis.call("HDEL", q .. "unique", head.unique)
-      if even_early then
+      if even_early or head.unique_at_most then
         redis.call("ZREM", q .. "lapse", head.unique)
       end
     else
       redis.call("ZADD", q .. "lapse", till, head.unique)
     end
+  end
+end
+
+-- Free the unique key of a job that starts; until its least time, it still holds the key.
+local function free_unique_at_start(q, head, id)
+  free_unique(q, head, id)
+  local held = head.unique and redis.call("HGET", q .. "unique", head.unique)
+  if held and string.match(held, "^%d+") == tostring(id) then
+    local till = string.match(held, "^%d+:(%d+)")
+    redis.call("HSET", q .. "unique", head.unique, id .. ":" .. till .. ":" .. till)
   end
 end
 

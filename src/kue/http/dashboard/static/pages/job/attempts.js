@@ -16,6 +16,7 @@ const OUTCOMES = {
   stalled: ["worker lost", "blocked"],
   cancelled: ["cancelled", "cancelled"],
   restarted: ["requeued", "waiting"],
+  replaced: ["replaced by a later add", "waiting"],
 };
 //: Why maintenance ended a run.
 const TAKEN = {

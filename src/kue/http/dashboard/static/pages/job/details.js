@@ -37,6 +37,9 @@ export function detailsOf(job) {
   return facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
 }
 
+//: What adding a job does while another has its unique key, if not what it usually does.
+const CONFLICTS = { reject: "it is rejected", replace: "it replaces the other" };
+
 //: Options of a job, or of the jobs of a schedule; empty ones are to be left out.
 export function optionsOf(job) {
   return [
@@ -44,6 +47,11 @@ export function optionsOf(job) {
     ["Group", job.group && jobsWith({ type: job.type, group: job.group }, job.group)],
     ["Unique key", job.unique],
     ["Unique for", job.unique_for ? duration(job.unique_for) : null],
+    ["Unique until", job.unique_until === "start" ? "it starts" : null],
+    ["Unique at most for", job.unique_at_most ? duration(job.unique_at_most) : null],
+    ["If its key is taken", CONFLICTS[job.on_conflict] ?? null],
+    ["Debounced for", job.debounce ? duration(job.debounce) : null],
+    ["Debounced at most for", job.debounce_max ? duration(job.debounce_max) : null],
     ["Backoff", job.backoff && backoffText(job.backoff)],
     ["Fails after", job.max_exceptions ? `${job.max_exceptions} errors` : null],
     ["Retried until", job.retry_until && timeAgo(job.retry_until)],

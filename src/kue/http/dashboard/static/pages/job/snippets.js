@@ -17,6 +17,8 @@ const OPTIONS = [
   { name: "expires", of: (job) => seconds(job.expires) },
   { name: "unique", of: (job) => job.unique },
   { name: "unique_for", of: (job) => seconds(job.unique_for) },
+  { name: "unique_until", of: (job) => job.unique_until, usual: "end" },
+  { name: "unique_at_most", of: (job) => seconds(job.unique_at_most) },
   { name: "group", of: (job) => job.group },
   { name: "tags", of: (job) => (job.tags?.length ? job.tags : null) },
 ];
@@ -62,7 +64,7 @@ function asCommand(job) {
       continue;
     }
     const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-    options.push(`--${name.replace("_", "-")}=${quoted(text)}`);
+    options.push(`--${name.replaceAll("_", "-")}=${quoted(text)}`);
   }
   // A type or a number that starts with "-" would be parsed as an option.
   const needsSeparator = positional.some((word) => /^'?-/.test(word));

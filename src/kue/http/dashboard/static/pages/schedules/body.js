@@ -7,9 +7,15 @@ const UNITS = [
   ["s", 1_000],
 ];
 //: Options of its job that the form does not show, and that stay as they are.
-const KEPT = ["priority", "backoff", "unique", "group", "tags", "remove_on_complete", "delivery"];
+const KEPT = [
+  ...["priority", "backoff", "unique", "unique_until", "on_conflict", "group", "tags"],
+  ...["remove_on_complete", "delivery"],
+];
 //: Those of them that are durations, in ms.
-const KEPT_DURATIONS = ["delay", "timeout", "ttl", "expires", "unique_for", "retention"];
+const KEPT_DURATIONS = [
+  ...["delay", "timeout", "ttl", "expires", "unique_for", "unique_at_most", "debounce"],
+  ...["debounce_max", "retention"],
+];
 
 //: The body of a PUT: the values of the *shown* fields, and what *schedule* keeps.
 export function bodyOf({ name: _name, kind: _kind, ...values }, shown, schedule) {
