@@ -17,7 +17,9 @@ from kue.supervisor.protocol import (
     ChildStatus,
     FromChild,
     Hello,
+    LaneLoad,
     Leave,
+    Scaled,
     decode_to_child,
     encode,
 )
@@ -134,8 +136,16 @@ class ChildWorker:
     def _send_tick(self) -> None:
         worker = self._worker
         self._send(
-            ChildStatus(worker.status(), worker.is_stopping, worker.is_ordered_to_stop)
+            ChildStatus(
+                worker.status(),
+                worker.is_stopping,
+                worker.is_ordered_to_stop,
+                self._loads() if self._options.is_scaling else {},
+            )
         )
+
+    def _loads(self) -> dict[str, LaneLoad]:
+        return {type: LaneLoad(*load) for type, load in self._worker.loads().items()}
 
     def _handle_stop_order(self) -> None:
         self._leave(self._options.grace)
@@ -148,6 +158,9 @@ class ChildWorker:
                 message = decode_to_child(data)
                 if isinstance(message, Leave):
                     self._leave(message.grace)
+                elif isinstance(message, Scaled):
+                    shown = msgspec.structs.asdict(message.processes)
+                    self._worker.status.processes = shown
         logger.warning("the supervisor is gone; stopping")
         self._leave(self._options.grace)
 

@@ -99,7 +99,9 @@ class Worker:
         self._context = SharedContext(
             self.name, store, self._store_retry, settings, self._lanes, sleep
         )
-        self.status = StatusCollector(self._context, self.processors)
+        self.status = StatusCollector(
+            self._context, self.processors, self._shared_slots()
+        )
         self._stopping = asyncio.Event()
         #: Stop now, without further grace.
         self._stopping_now = asyncio.Event()
@@ -121,6 +123,10 @@ class Worker:
     def running(self) -> int:
         """How many jobs are running."""
         return sum(len(lane.runs) for lane in self._lanes)
+
+    def loads(self) -> dict[str, tuple[int, int]]:
+        """Return by type how many jobs are running, and how many runs have ended."""
+        return {lane.type: (len(lane.runs), lane.done) for lane in self._lanes}
 
     @property
     def _unfinished(self) -> int:
