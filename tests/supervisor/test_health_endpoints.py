@@ -16,9 +16,7 @@ from kue.supervisor.health_endpoints import HealthFile, health_server
 from kue.supervisor.options import ProcessCount
 
 ONE = ProcessCount(now=1, least=1, most=1)
-WELL = SupervisorHealth(
-    live=True, ready=True, reasons=(), children=(), processes=ONE
-)
+WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=(), processes=ONE)
 UNREADY = SupervisorHealth(
     live=True, ready=False, reasons=("stopping",), children=(), processes=ONE
 )

@@ -156,6 +156,8 @@ class Autoscaler:
 
 def _slots_of(child: ChildProcess) -> ProcessSlots:
     slots, shared = child.status.get("slots", {}), child.status.get("concurrency")
+    if shared is not None:
+        slots = {type: min(number, shared) for type, number in slots.items()}
     return ProcessSlots(slots, shared)
 
 

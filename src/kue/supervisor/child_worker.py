@@ -166,10 +166,11 @@ class ChildWorker:
 
     def _leave(self, grace: float | None) -> None:
         self._is_asked = True
+        if grace is None:
+            self._worker.finish()
+            return
         if not self._worker.is_stopping:
             self._worker.stop()
-        if grace is None:
-            return
         loop = asyncio.get_running_loop()
         when = loop.time() + grace
         # A later order can shorten the grace, but not prolong it.
