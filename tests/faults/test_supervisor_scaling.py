@@ -1,4 +1,4 @@
-"""``kue worker --processes 1:4``: processes that come and go with the backlog."""
+"""``kue worker --processes 1:3``: processes that come and go with the backlog."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.jobs import count_of, get_many
 from tests.support.leases import PATIENT_LEASE_SECONDS
 from tests.support.patience import eventually
 
-MOST = 4
+MOST = 3
 RANGE = ("--processes", f"1:{MOST}")
 #: Two jobs at once in each process, and little patience with a backlog.
 SLOTS = 2
@@ -88,7 +88,6 @@ async def test_a_burst_brings_processes_up_and_down_again_and_every_job_runs_onc
     scaled = [line.split("scaling ")[1] for line in workers.log if "scaling " in line]
     assert re.match(rf"from 1 to {MOST} processes: \d+ jobs wait, the first", scaled[0])
     assert [line.partition(":")[0] for line in scaled[1:]] == [
-        "from 4 to 3 processes",
         "from 3 to 2 processes",
         "from 2 to 1 processes",
     ]
@@ -218,13 +217,15 @@ async def test_a_burst_run_with_a_range_ends_when_nothing_is_left(lone: Shift) -
 
 
 async def test_processes_that_are_recycled_are_scaled_all_the_same(
-    shift: Shift,
+    lone: Shift,
 ) -> None:
-    added = await shift.add("nap", seconds=0.1, count=200)
+    go_on = lone.folder / "go-on"
+    added = await lone.add("nap", until=go_on, count=80)
     options = (*RANGE, *EAGER, *BRIEF, "--max-jobs", "20")
-    async with shift.start(*options, environ=PATIENT) as workers:
+    async with lone.start(*options, environ=PATIENT) as workers:
+        await workers.logged(f"scaling from 1 to {MOST} processes")
+        go_on.touch()
         said = await returned(workers, len(added))
-        await workers.logged("scaling from 1 to")
         await workers.logged("from 2 to 1 processes")
         assert await workers.stopped() == 0
 

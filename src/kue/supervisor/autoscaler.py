@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from kue.model.errors import StoreError
 from kue.supervisor.protocol import LaneLoad
 from kue.supervisor.scaling import BacklogMeter, ScalingRule, SlotReading
-from kue.worker.backlog import backlogs, first_wait
+from kue.worker.backlog import backlogs, first_waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -118,10 +118,10 @@ class Autoscaler:
             type: _reading(slots.by_type[type], backlog, loads.get(type), children)
             for type, backlog in found.items()
         }
-        longest = max(readings, key=lambda type: readings[type].waiting, default=None)
-        if longest is not None and readings[longest].waiting:
-            wait = await first_wait(store, longest)
-            readings[longest] = readings[longest]._replace(first_wait=wait)
+        if any(one.waiting for one in readings.values()):
+            waits = await first_waits(store, found, now=await store.now(), most=1)
+            for type, wait in waits.items():
+                readings[type] = readings[type]._replace(first_wait=wait)
         if slots.shared is not None:
             readings[SHARED] = _total(slots.shared, readings)
         return readings

@@ -8,6 +8,7 @@ start them.
 from __future__ import annotations
 
 import asyncio
+from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
 from kue.model.histogram import waiting_since
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
     from kue.store.contract import Store
     from kue.store.values import Limits, Pause
+
+#: Types whose first job is read.
+MAX_READ = 20
 
 
 class Backlog(NamedTuple):
@@ -56,13 +60,23 @@ async def backlogs(store: Store, types: Collection[str]) -> dict[str, Backlog]:
     }
 
 
-async def first_wait(store: Store, type: str) -> float:
-    """Return how long the next job of *type* has been waiting, in seconds."""
-    request = PageRequest(State.WAITING, type, limit=1)
-    page, now = await asyncio.gather(store.page(request), store.now())
-    if not page.jobs:
-        return 0.0
-    return max(0, now - waiting_since(page.jobs[0])) / 1000
+async def first_waits(
+    store: Store, found: Mapping[str, Backlog], *, now: int, most: int = MAX_READ
+) -> dict[str, float]:
+    """
+    Return how long the next job of a type has been waiting, in seconds.
+
+    Of the *most* types with the longest backlogs; others are missing.
+    """
+    waiting = [type for type, backlog in found.items() if backlog.waiting]
+    longest = nlargest(most, waiting, key=lambda type: found[type].waiting)
+    requests = [PageRequest(State.WAITING, type, limit=1) for type in longest]
+    pages = await asyncio.gather(*map(store.page, requests))
+    return {
+        type: max(0, now - waiting_since(page.jobs[0])) / 1000
+        for type, page in zip(longest, pages, strict=True)
+        if page.jobs
+    }
 
 
 def _counted(states: Mapping[State, int]) -> Backlog:

@@ -11,6 +11,7 @@ from kue.http.v1 import (
     jobs,
     metrics,
     queues,
+    scaling,
     schedules,
     stats,
     workers,
@@ -20,6 +21,7 @@ SECTIONS = (
     health.section,
     stats.section,
     queues.section,
+    scaling.section,
     # Before single jobs: its paths have a word where theirs have an id.
     bulk_actions.section,
     jobs.section,
