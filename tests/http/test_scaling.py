@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import httpx
@@ -11,6 +13,7 @@ from kue import Kue
 from kue.model.job import Completed
 from kue.store.values import Limits, PauseRequest, RenewRequest
 from tests.http.conftest import Http
+from tests.project.test_docs import DOCS
 from tests.support.jobs import add_many, add_one, claim, claim_one, end
 
 NOTHING = {
@@ -152,3 +155,40 @@ async def test_a_question_that_makes_no_sense_is_refused(
 async def test_it_is_there_for_everyone_who_may_read(http: Http) -> None:
     async with http.client("viewer") as client:
         assert await scaling(client) == NOTHING
+
+
+# -- the guide -----------------------------------------------------------------
+
+GUIDE = (DOCS / "guides" / "scaling.md").read_text()
+
+
+async def test_the_guide_shows_the_fields_that_there_are(
+    client: httpx.AsyncClient,
+) -> None:
+    [shown] = re.findall(r"^```json\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    read = re.findall(r'valueLocation: "(\w+)"', GUIDE)
+
+    found = await scaling(client)
+
+    assert list(json.loads(shown)) == list(found)
+    assert set(read) == {"wanted", "backlog"} <= found.keys()
+
+
+async def test_the_addresses_of_the_guide_answer(client: httpx.AsyncClient) -> None:
+    paths = re.findall(r"/api/v1(/scaling\?[^'\"]+)", GUIDE)
+
+    answers = [await client.get(path) for path in paths]
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+
+
+async def test_the_metrics_of_the_guide_exist(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await add_one(q.store, now=None)
+    read = set(re.findall(r"(kue_\w+)\{(?:state|<)", GUIDE))
+
+    text = (await client.get("/metrics")).text
+
+    assert read == {"kue_jobs", "kue_oldest_wait_seconds"}
+    assert [name for name in read if f'{name}{{type="email"' not in text] == []

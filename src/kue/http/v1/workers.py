@@ -48,7 +48,7 @@ class RunningJob(View, frozen=True, kw_only=True):
     elapsed_ms: int
 
 
-class ProcessCount(msgspec.Struct, frozen=True):
+class ProcessCountView(msgspec.Struct, frozen=True):
     """How many processes run jobs, and how many do at least and at most."""
 
     now: int
@@ -69,7 +69,7 @@ class WorkerReport(View, frozen=True, kw_only=True):
     #: How many it runs at once, all types together; null if types share no slots.
     concurrency: int | None = None
     #: How many processes its supervisor has, if that follows the backlog.
-    processes: ProcessCount | None = None
+    processes: ProcessCountView | None = None
     #: Runs that it has ended.
     done: int | None = None
     #: Memory of its process, in bytes.
