@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from kue.supervisor.child_lease_renewal import ChildHeartbeats
+from kue.supervisor.child_pool import ChildPool
+from kue.supervisor.options import ProcessCount, SupervisorOptions
+from kue.supervisor.protocol import StartFailed
 from kue.supervisor.scaling import (
     WINDOW_SECONDS,
     BacklogMeter,
@@ -191,3 +197,32 @@ def test_a_type_that_is_gone_is_forgotten() -> None:
     [load] = meter.measure(reading(50, 1), 2)
 
     assert load.seconds == 0
+
+
+# -- the pool ------------------------------------------------------------------
+
+
+def failed(failure: StartFailed) -> None:
+    raise AssertionError(failure)
+
+
+async def test_without_a_working_pool_nothing_is_added_or_given_up() -> None:
+    """It has not begun, or is stopping."""
+    options = SupervisorOptions(target="app:q", processes=2, most_processes=4)
+    pool = ChildPool(
+        options, ChildHeartbeats(), asyncio.TaskGroup(), on_failed_start=failed
+    )
+
+    assert (pool.grow(2), pool.shrink()) == (0, False)
+    assert (pool.count, pool.room) == (ProcessCount(now=2, least=2, most=4), 2)
+
+
+async def test_a_process_that_an_operator_stopped_is_not_among_the_most() -> None:
+    options = SupervisorOptions(target="app:q", processes=2, most_processes=4)
+    pool = ChildPool(
+        options, ChildHeartbeats(), asyncio.TaskGroup(), on_failed_start=failed
+    )
+    for slot in pool.slots:
+        slot.is_dismissed = True
+
+    assert pool.count == ProcessCount(now=0, least=2, most=2)

@@ -43,9 +43,6 @@ class ProcessRange(NamedTuple):
     least: int
     most: int
 
-    def __str__(self) -> str:
-        return ":".join(map(str, sorted(set(self))))
-
 
 def _size(value: Any) -> int:
     """Read an amount of memory: bytes, or text such as 512MB or 1.5GiB."""
