@@ -193,6 +193,6 @@ def _log(before: int, after: int, readings: Mapping[str, SlotReading]) -> None:
         jobs = "1 job waits" if waiting == 1 else f"{waiting} jobs wait"
         reason = f"{jobs}, the first for {oldest:.0f} s"
     else:
-        jobs = "1 job runs" if running == 1 else f"{running} jobs run"
+        jobs = "1 job runs" if running == 1 else f"{running or 'no'} jobs run"
         reason = f"no job waits for a slot, and {jobs}"
     logger.info("scaling from %d to %d processes: %s", before, after, reason)
