@@ -48,7 +48,7 @@ def test_the_help_teaches(
         (("worker", "app:"), "the target 'app:' cannot be read; write module:attri"),
         (("worker", "app:q", "--max-memory", "lots"), "'lots' is not an amount of mem"),
         (("worker", "app:q", "--grace", "soon"), "'soon' cannot be read"),
-        (("worker", "app:q", "--processes", "0"), "0 is not in the range"),
+        (("worker", "app:q", "--processes", "0"), "'0' is not from 1 to 1000"),
     ],
 )
 def test_wrong_use_is_told_in_a_line_and_exits_with_2(

@@ -24,6 +24,7 @@ def test_only_the_target_must_be_given() -> None:
 def test_every_option_is_passed_on() -> None:
     given = options(
         *("app:q", "--processes", "4", "--concurrency", "10", "--types", "a, b,c"),
+        *("--target-wait", "2s", "--cooldown", "1m"),
         *("--strict", "--burst", "--max-jobs", "100", "--max-age", "6h"),
         *("--max-memory", "512MB", "--grace", "90", "--stuck-after", "0", "--reload"),
         *("--health-file", "up", "--health-port", "8080", "--health-host", "::1"),
@@ -33,6 +34,8 @@ def test_every_option_is_passed_on() -> None:
     assert given == SupervisorOptions(
         target="app:q",
         processes=4,
+        target_wait=2,
+        cooldown=60,
         concurrency=10,
         types=("a", "b", "c"),
         strict=True,
@@ -67,6 +70,57 @@ def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert without == []
     assert (given.target, given.processes) == ("shop:q", 3)
     assert given.max_memory == 1024**3
+
+
+@pytest.mark.parametrize(
+    ("given", "least", "most"),
+    [
+        (("--processes", "1:8"), 1, 8),
+        (("--processes", "2:3", "--balance"), 2, 3),
+        (("--processes", "4:4"), 4, None),
+        (("--processes", "4"), 4, None),
+        ((), 1, None),
+    ],
+)
+def test_a_range_of_processes_follows_the_backlog(
+    given: tuple[str, ...], least: int, most: int | None
+) -> None:
+    found = options("app:q", *given)
+
+    assert (found.processes, found.most_processes) == (least, most)
+    assert found.is_scaling == (most is not None)
+
+
+def test_a_range_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUE_WORKER_PROCESSES", "2:6")
+
+    found = options("app:q")
+
+    assert (found.processes, found.most) == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--processes", "many"), "'many' is not a number of processes; write 4, or"),
+        (("--processes", "1:"), "'1:' is not a number of processes; write 4, or 1:8"),
+        (("--processes", "-1"), "'-1' is not a number of processes"),
+        (("--processes", "8:1"), "'8:1' has the most first; write 1:8"),
+        (("--processes", "0"), "'0' is not from 1 to 1000 processes"),
+        (("--processes", "0:8"), "'0:8' is not from 1 to 1000 processes"),
+        (("--processes", "1:1001"), "'1:1001' is not from 1 to 1000 processes"),
+        (("--processes", "4", "--balance"), "--balance needs a range, such as"),
+        (("--balance",), "--balance needs a range, such as --processes 1:8"),
+        (("--processes", "1:8", "--target-wait", "0"), "--target-wait must be more"),
+    ],
+)
+def test_a_range_that_makes_no_sense_is_refused(
+    given: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(click.UsageError) as refused:
+        options("app:q", *given)
+
+    assert message in refused.value.format_message()
 
 
 @pytest.mark.parametrize(

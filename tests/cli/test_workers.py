@@ -41,6 +41,7 @@ def test_what_a_worker_says_of_itself_is_shown(kue: CommandLine) -> None:
         lag_ms=3,
         blocked=2,
         blocked_at="app.py:12 in resize",
+        processes={"now": 3, "least": 1, "most": 8},
     )
 
     [row] = kue("workers").rows
@@ -54,6 +55,7 @@ def test_what_a_worker_says_of_itself_is_shown(kue: CommandLine) -> None:
         "50 MB",
         "3 ms",
         "2: app.py:12 in resize",
+        "3 of 1:8",
     ]
 
 
@@ -79,7 +81,7 @@ def test_a_worker_that_says_nothing_is_shown_all_the_same(kue: CommandLine) -> N
     [item] = kue("workers", "--json").items
     kue.on_a_terminal()
 
-    assert row == ["web-1", "", "", "yes", "", "1", "", "", "", "", ""]
+    assert row == ["web-1", "", "", "yes", "", "1", *[""] * 6]
     assert (item["name"], item["alive"], item["active"]) == ("web-1", True, 1)
     assert "web-1" in kue("workers").shown
 

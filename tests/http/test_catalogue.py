@@ -13,9 +13,16 @@ from kue import Kue
 from kue.model.job import Completed, Ending, Failed
 from kue.supervisor.health_check import SupervisorHealth
 from kue.supervisor.health_endpoints import health_server
+from kue.supervisor.options import ProcessCount
 from tests.support.jobs import OOPS, claim_one, end
 
-WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=())
+WELL = SupervisorHealth(
+    live=True,
+    ready=True,
+    reasons=(),
+    children=(),
+    processes=ProcessCount(now=1, least=1, most=1),
+)
 #: Fields of a job that are numbers, once it has been run.
 NUMBERS = (
     *("id", "priority", "attempts", "max_attempts", "progress", "delay", "ttl"),

@@ -29,6 +29,7 @@ TABLE = {
     "GET /api/v1/stats/history": "read",
     "GET /api/v1/queues": "read",
     "GET /api/v1/queues/{type}": "read",
+    "GET /api/v1/scaling": "read",
     "POST /api/v1/pause": "manage",
     "POST /api/v1/resume": "manage",
     "POST /api/v1/queues/{type}/pause": "manage",

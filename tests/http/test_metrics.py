@@ -52,6 +52,19 @@ async def test_jobs_are_counted_by_type_and_state(
     assert found["kue_store_up"] == 1
 
 
+async def test_how_long_the_first_job_waits_is_shown_by_type(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    now = await q.now()
+    await add_one(q.store, "email", now=now - 90_000)
+    await add_one(q.store, "report", now=now, delay="1h")
+
+    found = await samples(client)
+
+    assert found['kue_oldest_wait_seconds{type="email"}'] >= 90
+    assert found['kue_oldest_wait_seconds{type="report"}'] == 0
+
+
 async def test_what_happened_is_counted_by_day_and_by_minute(
     client: httpx.AsyncClient, q: Kue
 ) -> None:

@@ -11,7 +11,7 @@ from kue.supervisor import health_check as module
 from kue.supervisor.child_lease_renewal import ChildHeartbeats
 from kue.supervisor.child_pool import ChildPool
 from kue.supervisor.health_check import HealthCheck
-from kue.supervisor.options import SupervisorOptions
+from kue.supervisor.options import ProcessCount, SupervisorOptions
 from kue.supervisor.protocol import Hello, StartFailed
 
 HELLO = Hello(
@@ -50,6 +50,18 @@ async def test_before_the_first_child_is_up_it_is_live_and_not_ready(
     assert (found.live, found.ready) == (True, False)
     assert found.reasons == ("process #1 is not up", "process #2 is not up")
     assert found.summary.startswith("0 processes, 0 jobs running, 0 done; process #1")
+
+
+async def test_a_process_that_is_being_added_does_not_make_it_unready(
+    pool: ChildPool,
+) -> None:
+    for slot in pool.slots:
+        slot.is_added = slot.number == 2
+
+    found = HealthCheck(pool, ChildHeartbeats()).check()
+
+    assert found.reasons == ("process #1 is not up",)
+    assert found.processes == ProcessCount(now=2, least=2, most=2)
 
 
 async def test_without_any_child_for_long_it_is_not_live(

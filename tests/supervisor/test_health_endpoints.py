@@ -13,10 +13,16 @@ from kue.model.errors import ConfigError
 from kue.supervisor import health_endpoints as module
 from kue.supervisor.health_check import SupervisorHealth
 from kue.supervisor.health_endpoints import HealthFile, health_server
+from kue.supervisor.options import ProcessCount
 
-WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=())
-UNREADY = SupervisorHealth(live=True, ready=False, reasons=("stopping",), children=())
-DEAD = SupervisorHealth(live=False, ready=False, reasons=("no one is up",), children=())
+ONE = ProcessCount(now=1, least=1, most=1)
+WELL = SupervisorHealth(live=True, ready=True, reasons=(), children=(), processes=ONE)
+UNREADY = SupervisorHealth(
+    live=True, ready=False, reasons=("stopping",), children=(), processes=ONE
+)
+DEAD = SupervisorHealth(
+    live=False, ready=False, reasons=("no one is up",), children=(), processes=ONE
+)
 
 
 async def ask(port: int, request: str) -> str:

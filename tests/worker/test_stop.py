@@ -147,6 +147,42 @@ async def test_a_claim_on_its_way_when_we_stop_is_handed_back(
     await assert_handed_back(handle)
 
 
+async def test_a_claim_on_its_way_is_run_by_a_worker_that_finishes(
+    q: Kue, gate: Gate, wire: Wire
+) -> None:
+    """It has all the time in the world: a process that is no longer needed."""
+    answer = wire.hold("cycle")
+    handle = await q.enqueue("email")
+    running = asyncio.create_task(q.run(grace=3600))
+    await wire.until_called("cycle")
+
+    [worker] = q.working
+    worker.finish()
+    answer.set()
+    await gate.entered.wait()
+    gate.open.set()
+    await running
+
+    assert await handle.result(timeout=PATIENCE_SECONDS) == "through"
+    assert [past.outcome for past in (await handle.refresh()).history] == ["complete"]
+
+
+async def test_a_worker_that_finishes_can_be_stopped_at_once(
+    q: Kue, gate: Gate
+) -> None:
+    handle = await q.enqueue("email")
+    running = asyncio.create_task(q.run(grace=3600))
+    await gate.entered.wait()
+
+    [worker] = q.working
+    worker.finish()
+    worker.finish()
+    worker.stop()
+    await running
+
+    await assert_handed_back(handle)
+
+
 async def test_what_a_last_call_got_is_handed_back_also_in_a_hurry(
     q: Kue, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:

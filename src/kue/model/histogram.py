@@ -104,3 +104,9 @@ def ready_at(job: Job) -> int | None:
     if job.spec.after:
         return None
     return max(job.created_at + job.spec.delay, job.spec.at or 0)
+
+
+def waiting_since(job: Job) -> int:
+    """Return since when a waiting job has been ready, as far as that is known."""
+    since = ready_at(job)
+    return job.created_at if since is None else since

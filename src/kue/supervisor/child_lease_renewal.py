@@ -100,12 +100,19 @@ class ChildHeartbeats:
         for store, _ in self._stores.values():
             await store.close()
 
-    def _renewal(self, child: ChildProcess, hello: Hello) -> LeaseRenewal:
-        settings = hello.settings
+    def store_of(self, settings: Settings) -> Store:
+        """Return the supervisor's own connection to a store."""
+        return self._store_of(settings)[0]
+
+    def _store_of(self, settings: Settings) -> tuple[Store, StoreRetry]:
         if settings not in self._stores:
             store = store_for(settings)
             self._stores[settings] = store, StoreRetry(store.name)
-        store, store_retry = self._stores[settings]
+        return self._stores[settings]
+
+    def _renewal(self, child: ChildProcess, hello: Hello) -> LeaseRenewal:
+        settings = hello.settings
+        store, store_retry = self._store_of(settings)
         return LeaseRenewal(
             store,
             hello.worker,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from kue.supervisor.child_process import ChildProcess
 from kue.supervisor.child_slot import ChildSlot
+from kue.supervisor.options import ProcessCount
 from kue.supervisor.protocol import Hello
 
 if TYPE_CHECKING:
@@ -47,23 +49,31 @@ class ChildPool:
         self._heartbeats = heartbeats
         self._group = group
         self._on_failed_start = on_failed_start
-        self._slot_tasks: list[asyncio.Task[None]] = []
+        self._slot_tasks: dict[ChildSlot, asyncio.Task[None]] = {}
+        #: Whether slots can be added: while others work, and nothing stops them.
+        self._is_open = False
         self._heartbeat_tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._last_failure: StartFailed | None = None
 
     async def work(self) -> None:
         """Keep every slot filled until there is nothing left to do, or `stop`."""
-        self._slot_tasks = [
-            self._group.create_task(slot.run(), name=f"kue slot {slot.number}")
-            for slot in self.slots
-        ]
-        await asyncio.gather(*self._slot_tasks, return_exceptions=True)
+        self._is_open = True
+        for slot in self.slots:
+            self._run(slot)
+        while running := {one for one in self._slot_tasks.values() if not one.done()}:
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        self._is_open = False
+
+    def _run(self, slot: ChildSlot) -> None:
+        name = f"kue slot {slot.number}"
+        self._slot_tasks[slot] = self._group.create_task(slot.run(), name=name)
 
     def stop(self, grace: float) -> None:
         """Start no more children; let those at work leave, with *grace*."""
-        for task in self._slot_tasks:
+        for task in self._slot_tasks.values():
             task.cancel()
+        self._is_open = False
         self._is_stopping = True
         for child in self.children:
             self._stop_child(child, grace)
@@ -85,10 +95,11 @@ class ChildPool:
 
         Returns whether all were; the first that does not come up ends it.
         """
-        for slot in self.slots:
+        for slot in list(self.slots):
             if slot.is_over:
                 continue
-            if not await slot.replace(self._options.grace):
+            # A slot may be removed in the meantime, which is not a failure.
+            if not await slot.replace(self._options.grace) and not slot.is_over:
                 return False
             for child in list(self.children):
                 if child.number == slot.number and child is not slot.child:
@@ -112,6 +123,85 @@ class ChildPool:
             await asyncio.wait(self._heartbeat_tasks, timeout=DEREGISTER_SECONDS)
         for task in self._heartbeat_tasks:
             task.cancel()
+
+    # -- scaling -----------------------------------------------------------------
+
+    @property
+    def count(self) -> ProcessCount:
+        """
+        How many processes take jobs or start to, and how many may.
+
+        A process that was ordered to stop through the store is not replaced: from then
+        on there is room for one less.
+        """
+        dismissed = sum(slot.is_dismissed for slot in self.slots)
+        most = max(0, self._options.most - dismissed)
+        least = min(self._options.processes, most)
+        return ProcessCount(len(self._open_slots), least, most)
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether processes are starting that were added by `grow`."""
+        return any(slot.is_added for slot in self._open_slots)
+
+    @property
+    def room(self) -> int:
+        """How many processes can be added; those that finish their jobs count, too."""
+        numbers = {slot.number for slot in self.slots}
+        leaving = sum(child.number not in numbers for child in self.children)
+        return max(0, self.count.most - self.count.now - leaving)
+
+    def grow(self, number: int) -> int:
+        """Add up to *number* processes; return how many."""
+        if not self._is_open:
+            return 0
+        taken = {slot.number for slot in self.slots}
+        taken |= {child.number for child in self.children}
+        free = (number for number in count(1) if number not in taken)
+        added = [
+            ChildSlot(number, self, is_added=True)
+            for number in islice(free, min(number, self.room))
+        ]
+        self.slots += added
+        for slot in added:
+            self._run(slot)
+        return len(added)
+
+    def shrink(self) -> bool:
+        """Let one process leave when its jobs have ended; return whether one does."""
+        slot = self._spare_slot()
+        if slot is None or not self._is_open:
+            return False
+        slot.is_over = True
+        self.slots.remove(slot)
+        self._slot_tasks.pop(slot).cancel()
+        if slot.child is not None and slot.child.is_up:
+            # Nobody is in a hurry: its jobs may take as long as they need.
+            slot.child.leave(None)
+        return True
+
+    @property
+    def _open_slots(self) -> list[ChildSlot]:
+        return [slot for slot in self.slots if not (slot.is_over or slot.is_dismissed)]
+
+    def _spare_slot(self) -> ChildSlot | None:
+        """
+        Return the slot to give up: one without a child, else the one with fewest jobs.
+
+        Never the last that works, nor one whose child is starting: that one may have
+        claimed jobs before its hello is read.
+        """
+        slots = [slot for slot in self._open_slots if not slot.is_replacing]
+        living = {child.number for child in self.children}
+        for slot in reversed(slots):
+            if slot.number not in living:
+                return slot
+        working = [
+            (slot.child.running, -slot.number, slot)
+            for slot in slots
+            if slot.child is not None and slot.child.is_working
+        ]
+        return min(working)[2] if len(working) > 1 else None
 
     # -- for slots -------------------------------------------------------------
 

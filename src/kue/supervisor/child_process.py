@@ -21,7 +21,9 @@ from kue.supervisor.protocol import (
     ChildStatus,
     FromChild,
     Hello,
+    LaneLoad,
     Leave,
+    Scaled,
     StartFailed,
     StartOrder,
     ToChild,
@@ -31,7 +33,7 @@ from kue.supervisor.protocol import (
 from kue.worker.pools.processes import signal_name
 
 if TYPE_CHECKING:
-    from kue.supervisor.options import SupervisorOptions
+    from kue.supervisor.options import ProcessCount, SupervisorOptions
 
 #: States of a process that was stopped, until it is continued.
 FROZEN = frozenset("Tt")
@@ -77,6 +79,8 @@ class ChildProcess:
         self.number = number
         self.started_at = time.monotonic()
         self.status: dict[str, Any] = {}
+        #: By type, if the supervisor scales.
+        self.loads: dict[str, LaneLoad] = {}
         #: Seconds since its last message; see `look`.
         self.silence = 0.0
         self.hello: Hello | None = None
@@ -96,6 +100,7 @@ class ChildProcess:
         self.outdated = asyncio.Event()
         #: When it must be gone, in monotonic seconds.
         self._due: float | None = None
+        self._shown: ProcessCount | None = None
         self._process = process
         self._reader, self._writer = streams
 
@@ -140,6 +145,17 @@ class ChildProcess:
     @property
     def is_up(self) -> bool:
         return self.hello is not None and not self.gone.is_set()
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it is up and takes jobs."""
+        return self.is_up and not self.leaving.is_set()
+
+    @property
+    def running(self) -> int:
+        """How many jobs it ran when it last reported."""
+        running = self.status.get("running", 0)
+        return running if isinstance(running, int) else 0
 
     @property
     def is_frozen(self) -> bool:
@@ -204,6 +220,12 @@ class ChildProcess:
         self.leaving.set()
         self._send(Leave(grace))
 
+    def show(self, processes: ProcessCount) -> None:
+        """Have its status show how many processes there are."""
+        if self.is_up and processes != self._shown:
+            self._shown = processes
+            self._send(Scaled(processes))
+
     def dump(self) -> None:
         """Have it write the stacks of its threads to stderr, whatever blocks it."""
         with contextlib.suppress(ProcessLookupError):
@@ -246,6 +268,7 @@ class ChildProcess:
                 self._resolve_up(message)
             case ChildStatus():
                 self.status = message.status
+                self.loads = message.loads
                 self.is_ordered_to_stop |= message.is_dismissed
                 if message.is_leaving:
                     self.leaving.set()

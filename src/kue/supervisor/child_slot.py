@@ -53,12 +53,18 @@ class RestartBackoff:
 class ChildSlot:
     """Keeps a child running: starts it, replaces it, restarts it when it died."""
 
-    def __init__(self, number: int, source: ChildSource) -> None:
+    def __init__(
+        self, number: int, source: ChildSource, *, is_added: bool = False
+    ) -> None:
         self.number = number
+        #: Added when jobs waited, and its first child is not up yet.
+        self.is_added = is_added
         #: The current child, or the last one.
         self.child: ChildProcess | None = None
         #: Whether nothing is left to do here.
         self.is_over = False
+        #: Its child was ordered to stop through the store.
+        self.is_dismissed = False
         self._source = source
         self._backoff = RestartBackoff()
         self._replacement_requested = asyncio.Event()
@@ -68,8 +74,9 @@ class ChildSlot:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether a child is up, or none is needed any more."""
-        return self.is_over or (self.child is not None and self.child.is_up)
+        """Whether a child is up, or none is needed any more, or not yet."""
+        is_up = self.child is not None and self.child.is_up
+        return is_up or self.is_over or self.is_added
 
     async def run(self) -> None:
         """Return when there is nothing left to do; cancelling it stops no child."""
@@ -115,6 +122,7 @@ class ChildSlot:
             child = await self._source.start(self.number)
         except OSError as exc:
             # The system has too many processes, or no memory.
+            self.is_added = False
             pause = self._backoff.after(0)
             logger.error(
                 "no process can be started, next try in %.1f s: %s", pause, exc
@@ -122,6 +130,7 @@ class ChildSlot:
             await asyncio.sleep(pause)
             return None
         started = await child.up
+        self.is_added = False
         if isinstance(started, Hello):
             return child
         pause = self._backoff.after(child.age)
@@ -132,6 +141,7 @@ class ChildSlot:
         """Wait until *child* leaves or must be replaced; return whether all is done."""
         await wait_for_first(child.leaving.wait(), self._replacement_requested.wait())
         if child.is_ordered_to_stop:
+            self.is_dismissed = True
             await child.gone.wait()
             return True
         if not self._source.is_burst or not child.leaving.is_set():

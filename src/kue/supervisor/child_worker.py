@@ -17,7 +17,9 @@ from kue.supervisor.protocol import (
     ChildStatus,
     FromChild,
     Hello,
+    LaneLoad,
     Leave,
+    Scaled,
     decode_to_child,
     encode,
 )
@@ -134,8 +136,16 @@ class ChildWorker:
     def _send_tick(self) -> None:
         worker = self._worker
         self._send(
-            ChildStatus(worker.status(), worker.is_stopping, worker.is_ordered_to_stop)
+            ChildStatus(
+                worker.status(),
+                worker.is_stopping,
+                worker.is_ordered_to_stop,
+                self._loads() if self._options.is_scaling else {},
+            )
         )
+
+    def _loads(self) -> dict[str, LaneLoad]:
+        return {type: LaneLoad(*load) for type, load in self._worker.loads().items()}
 
     def _handle_stop_order(self) -> None:
         self._leave(self._options.grace)
@@ -148,15 +158,19 @@ class ChildWorker:
                 message = decode_to_child(data)
                 if isinstance(message, Leave):
                     self._leave(message.grace)
+                elif isinstance(message, Scaled):
+                    shown = msgspec.structs.asdict(message.processes)
+                    self._worker.status.processes = shown
         logger.warning("the supervisor is gone; stopping")
         self._leave(self._options.grace)
 
     def _leave(self, grace: float | None) -> None:
         self._is_asked = True
+        if grace is None:
+            self._worker.finish()
+            return
         if not self._worker.is_stopping:
             self._worker.stop()
-        if grace is None:
-            return
         loop = asyncio.get_running_loop()
         when = loop.time() + grace
         # A later order can shorten the grace, but not prolong it.

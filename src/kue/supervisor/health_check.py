@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from kue.supervisor.options import ProcessCount
+
 if TYPE_CHECKING:
     from kue.supervisor.child_lease_renewal import ChildHeartbeats
     from kue.supervisor.child_pool import ChildPool
@@ -44,6 +46,8 @@ class SupervisorHealth(msgspec.Struct, frozen=True):
     #: What keeps it from being ready.
     reasons: tuple[str, ...]
     children: tuple[ChildHealth, ...]
+    #: How many processes take jobs, and how many do at least and at most.
+    processes: ProcessCount
 
     @property
     def summary(self) -> str:
@@ -66,7 +70,13 @@ class HealthCheck:
         found = sorted(self._pool.children, key=lambda child: child.pid)
         children = tuple(map(self._child, found))
         reasons = tuple(self._reasons(children))
-        return SupervisorHealth(self._is_live(), not reasons, reasons, children)
+        return SupervisorHealth(
+            live=self._is_live(),
+            ready=not reasons,
+            reasons=reasons,
+            children=children,
+            processes=self._pool.count,
+        )
 
     def _is_live(self) -> bool:
         now = time.monotonic()

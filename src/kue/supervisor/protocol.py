@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from kue.model.settings import Settings
-from kue.supervisor.options import SupervisorOptions
+from kue.supervisor.options import ProcessCount, SupervisorOptions
 
 #: A line may carry a traceback, but never grows beyond this.
 MAX_LINE = 1_000_000
@@ -33,6 +33,13 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     status: dict[str, Any] = {}
 
 
+class LaneLoad(NamedTuple):
+    """How many jobs of a type a child runs, and how many runs it has ended."""
+
+    running: int
+    done: int
+
+
 class ChildStatus(msgspec.Struct, frozen=True, tag="status"):
     """The child's event loop is running."""
 
@@ -40,6 +47,8 @@ class ChildStatus(msgspec.Struct, frozen=True, tag="status"):
     is_leaving: bool
     #: It was ordered to stop through the store, and is not to be replaced.
     is_dismissed: bool = False
+    #: By type, for a supervisor that scales.
+    loads: dict[str, LaneLoad] = {}
 
 
 class StartFailed(msgspec.Struct, frozen=True, tag="failure"):
@@ -72,8 +81,14 @@ class Leave(msgspec.Struct, frozen=True, tag="leave"):
     grace: float | None
 
 
+class Scaled(msgspec.Struct, frozen=True, tag="scaled"):
+    """How many processes the supervisor has, to be shown with the child's status."""
+
+    processes: ProcessCount
+
+
 FromChild = Hello | ChildStatus | StartFailed | Bye
-ToChild = StartOrder | Leave
+ToChild = StartOrder | Leave | Scaled
 
 _from_child: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
 _to_child: msgspec.json.Decoder[ToChild] = msgspec.json.Decoder(ToChild)

@@ -14,6 +14,7 @@ from kue.aio.event_loop import on_signals
 from kue.aio.tasks import wait_for_first
 from kue.model.errors import KueError
 from kue.model.version import version
+from kue.supervisor.autoscaler import Autoscaler
 from kue.supervisor.child_lease_renewal import ChildHeartbeats
 from kue.supervisor.child_pool import ChildPool
 from kue.supervisor.health_check import HealthCheck
@@ -71,7 +72,10 @@ def _title(options: SupervisorOptions) -> str:
 
 def _size(options: SupervisorOptions, hello: Hello) -> str:
     jobs = "1 job" if hello.concurrency == 1 else f"{hello.concurrency} jobs"
-    return f"{options.processes} × {jobs} at once"
+    processes = str(options.processes)
+    if options.is_scaling:
+        processes += f" to {options.most}"
+    return f"{processes} × {jobs} at once"
 
 
 class NotStarted(KueError):
@@ -142,6 +146,9 @@ class Supervisor:
         self._serve(reporter.run())
         self._serve(Watchdog(self._options, self._pool).run())
         self._serve(self._show_startup_message())
+        if self._options.is_scaling:
+            autoscaler = Autoscaler(self._options, self._pool, self._heartbeats)
+            self._serve(autoscaler.run())
         if self._options.reload:
             self._serve(self._reload())
 

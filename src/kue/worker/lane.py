@@ -127,6 +127,7 @@ class Lane:
         #: Slots reserved for jobs that `IdleWait` claims for us.
         self._expected = 0
         self._is_stopping = False
+        self._runs_late = False
         #: Until the first heartbeat it is not known whether this worker may take jobs.
         self._is_paused = True
         #: A run ended, work became available or we are to stop: loops look again.
@@ -227,9 +228,14 @@ class Lane:
             self._is_paused = False
             self.wake()
 
-    def stop(self) -> None:
-        """Claim no more; the loops end once all runs are settled."""
+    def stop(self, *, runs_late: bool = False) -> None:
+        """
+        Claim no more; the loops end once all runs are settled.
+
+        Jobs that a claim in flight still brings are run if *runs_late*, else requeued.
+        """
         self._is_stopping = True
+        self._runs_late = runs_late
         self._changed.set()
 
     def requeue_all(self) -> None:
@@ -389,7 +395,7 @@ class Lane:
             self._displaced.add(earlier)
             self._poison_pills.look_again()
         self._runs[job.id] = run
-        if self._is_stopping:
+        if self._is_stopping and not self._runs_late:
             run.interrupt(STOPPED)
         return run
 

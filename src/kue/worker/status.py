@@ -53,8 +53,16 @@ class WorkerLoopMonitor(LoopMonitor):
 class StatusCollector:
     """Collects the status of this worker and process."""
 
-    def __init__(self, context: SharedContext, processors: Sequence[Processor]) -> None:
+    def __init__(
+        self,
+        context: SharedContext,
+        processors: Sequence[Processor],
+        shared_slots: int | None,
+    ) -> None:
         self._context = context
+        self._shared_slots = shared_slots
+        #: How many processes the supervisor has (now, least, most), if that varies.
+        self.processes: dict[str, int] | None = None
         self._slots = {one.type: one.slots for one in processors}
         self._started_at = time.time_ns() // 1_000_000
         self.loop_monitor: WorkerLoopMonitor | None = None
@@ -71,8 +79,13 @@ class StatusCollector:
             "done": sum(lane.done for lane in lanes),
             "memory": memory(),
             "trouble": self._context.store_retry.trouble,
+            **self._scale(),
             **self._health(),
         }
+
+    def _scale(self) -> dict[str, Any]:
+        facts = {"concurrency": self._shared_slots, "processes": self.processes}
+        return {name: fact for name, fact in facts.items() if fact is not None}
 
     def _health(self) -> dict[str, Any]:
         if self.loop_monitor is None:

@@ -99,8 +99,12 @@ class Worker:
         self._context = SharedContext(
             self.name, store, self._store_retry, settings, self._lanes, sleep
         )
-        self.status = StatusCollector(self._context, self.processors)
+        self.status = StatusCollector(
+            self._context, self.processors, self._shared_slots()
+        )
         self._stopping = asyncio.Event()
+        #: It stops without haste: see `finish`.
+        self._is_finishing = False
         #: Stop now, without further grace.
         self._stopping_now = asyncio.Event()
         self._ended = asyncio.Event()
@@ -122,6 +126,10 @@ class Worker:
         """How many jobs are running."""
         return sum(len(lane.runs) for lane in self._lanes)
 
+    def loads(self) -> dict[str, tuple[int, int]]:
+        """Return by type how many jobs are running, and how many runs have ended."""
+        return {lane.type: (len(lane.runs), lane.done) for lane in self._lanes}
+
     @property
     def _unfinished(self) -> int:
         return self.running + self._unsettled
@@ -141,11 +149,25 @@ class Worker:
         After the grace they are requeued, without spending an attempt.  A second call
         requeues them at once.
         """
+        self._is_finishing = False
         if self.is_stopping:
             self._requeue_all()
             self._stopping_now.set()
         for lane in self._lanes:
             lane.stop()
+        self._stopping.set()
+
+    def finish(self) -> None:
+        """
+        Stop as `stop` does, but also run the jobs that claims in flight still bring.
+
+        For a worker that nobody waits for: not a single job is requeued.
+        """
+        if self.is_stopping:
+            return
+        self._is_finishing = True
+        for lane in self._lanes:
+            lane.stop(runs_late=True)
         self._stopping.set()
 
     def handle_stop_order(self) -> None:
@@ -277,7 +299,7 @@ class Worker:
         finally:
             # Also when cancelled: waiting for the lease to run out would be slower.
             for lane in self._lanes:
-                lane.stop()
+                lane.stop(runs_late=self._is_finishing and grace > 0)
             _cancel(helpers)
             await self._drain(loops, grace)
             poison_pills.close()
@@ -358,7 +380,8 @@ class Worker:
         """Let runs end, requeue the others, settle all of them."""
         # Without runs there is only a claim in flight; an unavailable store must not
         # delay us for that.
-        timeout = grace if self._unfinished else IDLE_GRACE_SECONDS
+        may_take = self._unfinished or self._is_finishing
+        timeout = grace if may_take else IDLE_GRACE_SECONDS
         await wait_for_first(
             asyncio.wait(loops), self._stopping_now.wait(), timeout=timeout
         )

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from setproctitle import setproctitle
@@ -16,7 +16,14 @@ from kue.cli.params import DURATION, PORT_NUMBER, POSITIVE, Parsed, env_option
 from kue.model.errors import ConfigError
 from kue.supervisor import log_format
 from kue.supervisor.app_loader import split
-from kue.supervisor.options import GRACE_SECONDS, STUCK_SECONDS, SupervisorOptions
+from kue.supervisor.options import (
+    COOLDOWN_SECONDS,
+    GRACE_SECONDS,
+    MAX_PROCESSES,
+    STUCK_SECONDS,
+    TARGET_WAIT_SECONDS,
+    SupervisorOptions,
+)
 from kue.supervisor.supervisor import NotStarted, Supervisor
 
 if TYPE_CHECKING:
@@ -27,6 +34,14 @@ if TYPE_CHECKING:
 LEVELS = {-2: "ERROR", -1: "WARNING", 0: "INFO", 1: "DEBUG"}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.ASCII | re.IGNORECASE)
 _POWERS = "KMGT"
+_RANGE = re.compile(r"(\d{1,6})(?::(\d{1,6}))?", re.ASCII)
+
+
+class ProcessRange(NamedTuple):
+    """The least and the most processes; the same for a fixed number."""
+
+    least: int
+    most: int
 
 
 def _size(value: Any) -> int:
@@ -48,12 +63,50 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
+def _processes(value: Any) -> ProcessRange:
+    """Read a number of processes, or the least and the most: 1:8."""
+    if isinstance(value, ProcessRange):
+        return value
+    found = _RANGE.fullmatch(str(value).strip())
+    if found is None:
+        raise ValueError(f"{value!r} is not a number of processes; write 4, or 1:8")
+    least = int(found[1])
+    most = int(found[2] or least)
+    if most < least:
+        raise ValueError(f"{value!r} has the most first; write {most}:{least}")
+    if not 1 <= least <= most <= MAX_PROCESSES:
+        raise ValueError(f"{value!r} is not from 1 to {MAX_PROCESSES} processes")
+    return ProcessRange(least, most)
+
+
 option = partial(env_option, "WORKER")
 
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("target", envvar="KUE_APP")
-@option("--processes", type=POSITIVE, default=1, help="How many processes run jobs.")
+@option(
+    "--processes",
+    type=Parsed("number", _processes),
+    default="1",
+    help="How many processes run jobs: 4; or from 1 to 8, by backlog: 1:8.",
+)
+@option(
+    "--balance",
+    is_flag=True,
+    help="Follow the backlog, as a range of processes does; a number is refused.",
+)
+@option(
+    "--target-wait",
+    type=DURATION,
+    default=f"{TARGET_WAIT_SECONDS:g}s",
+    help="With a range: start processes when waiting jobs would take longer.",
+)
+@option(
+    "--cooldown",
+    type=DURATION,
+    default=f"{COOLDOWN_SECONDS:g}s",
+    help="With a range: stop a process that was not needed for this long.",
+)
 @option(
     "--concurrency",
     type=POSITIVE,
@@ -127,8 +180,13 @@ def worker(**given: Any) -> int:
     \b
       kue worker app:q
       kue worker app:q --processes 4 --types email,report --max-memory 512MB
+      kue worker app:q --processes 1:8   as many as the backlog needs
       kue worker app:q --reload          while you write it
       kue worker app:q --burst           in tests and cron jobs
+
+    With a range of processes, more are started when the waiting jobs would take longer
+    than --target-wait; one leaves, once its jobs have ended, when it was not needed for
+    the time of --cooldown.
 
     SIGTERM and Ctrl-C give jobs the grace period to end; a second signal requeues them
     at once, a third one kills.  SIGHUP replaces the processes one after the other; new
@@ -140,6 +198,10 @@ def worker(**given: Any) -> int:
 def options_of(
     *,
     target: str,
+    processes: ProcessRange,
+    balance: bool,
+    target_wait: timedelta,
+    cooldown: timedelta,
     max_age: timedelta | None,
     grace: timedelta,
     stuck_after: timedelta,
@@ -150,9 +212,18 @@ def options_of(
 ) -> SupervisorOptions:
     """Return the options given on the command line."""
     split(target)
+    is_range = processes.most > processes.least
+    if balance and not is_range:
+        raise click.UsageError("--balance needs a range, such as --processes 1:8")
+    if not target_wait:
+        raise click.UsageError("--target-wait must be more than 0")
     level = log_level or LEVELS[max(-2, min(verbose - quiet, 1))]
     return SupervisorOptions(
         target=target,
+        processes=processes.least,
+        most_processes=processes.most if is_range else None,
+        target_wait=target_wait.total_seconds(),
+        cooldown=cooldown.total_seconds(),
         max_age=max_age.total_seconds() if max_age else None,
         grace=grace.total_seconds(),
         stuck_after=stuck_after.total_seconds(),

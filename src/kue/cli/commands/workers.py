@@ -76,6 +76,10 @@ def _lag(milliseconds: float) -> str:
     return words(round(milliseconds))
 
 
+def _processes(count: dict[str, int]) -> str:
+    return "{} of {}:{}".format(*(count.get(name) for name in ("now", "least", "most")))
+
+
 def _blocked(worker: WorkerStatus) -> str:
     times, where = worker.info.get("blocked"), worker.info.get("blocked_at")
     return f"{times}: {where}" if times and where else str(times or "")
@@ -93,6 +97,7 @@ COLUMNS: tuple[Column[WorkerStatus], ...] = (
     Column("memory", _info("memory", _memory, int | float), is_number=True, rank=8),
     Column("lag", _info("lag_ms", _lag, int | float), is_number=True, rank=7),
     Column("blocked", _blocked, is_long=True, rank=3),
+    Column("processes", _info("processes", _processes, dict), rank=10),
 )
 
 
@@ -255,9 +260,10 @@ def workers(context: click.Context, watch: bool, as_json: bool) -> None:
 
     A dead worker has not renewed its lease: its jobs are reclaimed, and after a while
     it is removed from the list.  "lag" is how late its event loop is, "blocked" how
-    often a handler blocked the loop, and where it did last.  Columns in a pipe: name,
-    host, pid, alive (yes, paused, no), since, running, done, types, memory, lag,
-    blocked.
+    often a handler blocked the loop, and where it did last, "processes" how many its
+    supervisor has, of the least and the most.  Columns in a pipe: name, host, pid,
+    alive (yes, paused, no), since, running, done, types, memory, lag, blocked,
+    processes.
 
     \b
       kue workers

@@ -12,6 +12,7 @@ from kue.http.v1 import (
     jobs,
     metrics,
     queues,
+    scaling,
     schedules,
     stats,
     workers,
@@ -22,6 +23,7 @@ SECTIONS = (
     stats.section,
     queues.section,
     circuits.section,
+    scaling.section,
     # Before single jobs: its paths have a word where theirs have an id.
     bulk_actions.section,
     jobs.section,

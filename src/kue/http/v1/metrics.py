@@ -12,6 +12,8 @@ from kue.http.framework.operations import RequestContext, Section
 from kue.http.v1.stats import MINUTE_MS, NOTHING, recent, sums_by_type, worker_counts
 from kue.model.errors import StoreError
 from kue.model.histogram import BOUNDS, DAY_MS, percentile
+from kue.model.job import State
+from kue.worker.backlog import Backlog, first_waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +30,8 @@ COUNTED = (
     ("completed", "complete", "Jobs completed"),
     ("failed", "failed", "Jobs failed permanently"),
 )
+#: Types whose first job is read, those with the longest backlogs.
+MAX_WAITS = 100
 #: Quantiles of durations.
 QUANTILES = (0.5, 0.95, 0.99)
 #: Upper bounds of the histogram, ms: every third of those that stores count by, so that
@@ -70,6 +74,7 @@ async def _collect(q: Kue) -> list[str]:
     counts = await q.counts_by_type()
     workers = worker_counts(await q.workers())
     now = await q.now()
+    waits = await first_waits(q.store, _waiting(counts), now=now, most=MAX_WAITS)
     minute = now // MINUTE_MS
     day = sums_by_type(await _last_day(q, minute))
     today = sums_by_type(await q.hours(now // DAY_MS * 24, minute // 60))
@@ -83,6 +88,11 @@ async def _collect(q: Kue) -> list[str]:
     )
     return [
         *_metric("kue_jobs", "Jobs by type and state.", jobs),
+        *_metric(
+            "kue_oldest_wait_seconds",
+            "How long the next job to run has been waiting; 0 if none is.",
+            (({"type": type}, waits.get(type, 0.0)) for type in counts),
+        ),
         *_counted(
             "total",
             ", since midnight UTC",
@@ -116,6 +126,13 @@ async def _collect(q: Kue) -> list[str]:
             [({"state": "alive"}, workers.alive), ({"state": "lost"}, workers.lost)],
         ),
     ]
+
+
+def _waiting(counts: Mapping[str, Mapping[State, int]]) -> dict[str, Backlog]:
+    return {
+        type: Backlog(states[State.WAITING], states[State.ACTIVE])
+        for type, states in counts.items()
+    }
 
 
 async def _last_day(q: Kue, minute: int) -> list[Stat]:

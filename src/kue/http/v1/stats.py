@@ -10,7 +10,7 @@ from kue.client.queries import STATS_HOURS, STATS_MINUTES
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, not_found
 from kue.http.v1.job_json import MAX_MOMENT
-from kue.model.histogram import Percentiles, percentiles, ready_at
+from kue.model.histogram import Percentiles, percentiles, waiting_since
 from kue.model.job import State
 from kue.model.names import Name
 from kue.model.view_struct import View
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from kue.client.queue import Kue
     from kue.model.circuit import Circuit
-    from kue.model.job import Job
     from kue.store.values import WorkerStatus
 
 section = Section("stats", "Counts and rates of jobs, their history, and warnings.")
@@ -361,7 +360,7 @@ def counts_of(states: Mapping[State, int]) -> Counts:
 async def next_waits(q: Kue, now: int, type: str | None = None) -> int | None:
     """Return how long the next job to run has been waiting, in ms."""
     page = await q.page(State.WAITING, type, limit=1)
-    return max(0, now - _waiting_since(page.jobs[0])) if page.jobs else None
+    return max(0, now - waiting_since(page.jobs[0])) if page.jobs else None
 
 
 async def oldest_waits(q: Kue, now: int) -> int | None:
@@ -379,16 +378,11 @@ async def oldest_waits(q: Kue, now: int) -> int | None:
             break
         priority = page.jobs[0].priority
         first = [job for job in page.jobs if job.priority == priority]
-        waits = max(now - _waiting_since(job) for job in first)
+        waits = max(now - waiting_since(job) for job in first)
         oldest = max(0, waits, oldest or 0)
         # Where the next priority begins, whichever that is.
         cursor = f"{priority + 1}:0"
     return oldest
-
-
-def _waiting_since(job: Job) -> int:
-    since = ready_at(job)
-    return job.created_at if since is None else since
 
 
 # -- workers and warnings ------------------------------------------------------

@@ -48,6 +48,14 @@ class RunningJob(View, frozen=True, kw_only=True):
     elapsed_ms: int
 
 
+class ProcessCountView(msgspec.Struct, frozen=True):
+    """How many processes run jobs, and how many do at least and at most."""
+
+    now: int
+    least: int
+    most: int
+
+
 class WorkerReport(View, frozen=True, kw_only=True):
     """The status that a worker reports; null for what it does not report."""
 
@@ -58,6 +66,10 @@ class WorkerReport(View, frozen=True, kw_only=True):
     started_at: int | None = None
     #: How many jobs of each type it runs at once.
     slots: dict[str, int] = {}
+    #: How many it runs at once, all types together; null if types share no slots.
+    concurrency: int | None = None
+    #: How many processes its supervisor has, if that follows the backlog.
+    processes: ProcessCountView | None = None
     #: Runs that it has ended.
     done: int | None = None
     #: Memory of its process, in bytes.

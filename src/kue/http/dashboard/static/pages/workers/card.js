@@ -104,6 +104,7 @@ function factsOf(worker) {
   const process = [host, pid && `pid ${pid}`].filter(Boolean).join(", ");
   return [
     ["Process", process],
+    ["Processes", processesText(worker)],
     ["Version", version],
     ["Up since", null, "", at],
     ["Runs finished", done === null ? null : number(done)],
@@ -113,6 +114,11 @@ function factsOf(worker) {
     ["Blocked the event loop", blockedText(worker), worker.blocked ? "warn" : ""],
     [worker.stopped ? "Stopped" : "Lease expired", null, "", worker.alive ? null : worker.deadline],
   ].filter(([, text, , moment]) => text || moment);
+}
+
+//: How many its supervisor has, if that follows the backlog.
+function processesText({ processes }) {
+  return processes && `${processes.now}, from ${processes.least} to ${processes.most}`;
 }
 
 function blockedText({ blocked, blocked_at: where }) {
