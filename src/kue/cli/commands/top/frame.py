@@ -1,0 +1,300 @@
+"""
+Frames of ``kue top``: everything that is on the screen, as lines.
+
+They are made of values alone, so that the same lines are drawn on a terminal and
+printed in a pipe.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from kue.cli.commands.top.columns import cut, table_of
+from kue.cli.commands.top.details import help_lines, queue_lines, worker_lines
+from kue.cli.commands.top.figures import short
+from kue.cli.commands.top.snapshot import Details, Snapshot, Wanted
+from kue.cli.commands.top.state import Pane, Screen, ViewState
+from kue.cli.commands.top.tables import (
+    BAD,
+    QUIET,
+    WARN,
+    queue_columns,
+    slots_of,
+    worker_columns,
+)
+from kue.cli.output.text import jobs, visible
+from kue.model.job import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kue.cli.commands.top.snapshot import QueueFacts
+    from kue.store.values import WorkerStatus
+
+T = TypeVar("T")
+
+KEYS = "↑↓ Tab select  p pause  r retry  d details  / filter  s sort  ? help  q quit"
+DETAIL_KEYS = "Esc back  ↑↓ next  p pause  r retry  ? help  q quit"
+#: Marks the selected row, also where there are no colours.
+MARK, NO_MARK = "> ", "  "
+
+
+class Size(NamedTuple):
+    """The size of a screen; without lines there is room for any number of rows."""
+
+    columns: int
+    lines: int | None = None
+
+
+class Rows(NamedTuple, Generic[T]):
+    """The rows that are shown of all there are."""
+
+    shown: Sequence[T]
+    first: int
+    total: int
+
+    def note(self, what: str) -> str:
+        """Return which they are, if they are not all."""
+        if len(self.shown) == self.total:
+            return ""
+        last = self.first + len(self.shown)
+        return f"{self.first + 1:,} to {last:,} of {jobs(self.total, what)}"
+
+
+class View(NamedTuple):
+    """What a frame shows."""
+
+    state: ViewState
+    snapshot: Snapshot
+    details: Details = Details()
+    #: Name and kind of the store.
+    store: str = ""
+    #: What keeps the store from being read, and since when.
+    outage: str = ""
+    size: Size = Size(80)
+    is_live: bool = True
+
+    def visible(self) -> tuple[Rows[QueueFacts], Rows[WorkerStatus]]:
+        """Return the rows of queues and of workers that there is room for."""
+        queues = self.state.queues(self.snapshot)
+        workers = self.state.workers(self.snapshot)
+        rooms = self._rooms(len(queues), len(workers))
+        return (
+            _window(queues, self.state.queue.index, rooms[0]),
+            _window(workers, self.state.worker.index, rooms[1]),
+        )
+
+    def wanted(self) -> Wanted:
+        """Return what has to be read in detail for this frame."""
+        queues, workers = self.visible()
+        types = [row.type for row in queues.shown]
+        is_running = any(row.active for row in workers.shown)
+        if self.state.screen is not Screen.DETAILS:
+            return Wanted(types, is_running)
+        if self.state.pane is Pane.WORKERS:
+            return Wanted((), running=True)
+        name = self.state.queue.name
+        return Wanted([name] if name else [], queue=name)
+
+    def warnings(self) -> list[str]:
+        """Return the warnings that there is room for."""
+        messages = [one.message for one in self.snapshot.concerns]
+        room = len(messages) if self.size.lines is None else self.size.lines // 8
+        if len(messages) <= room:
+            return messages
+        left = len(messages) - room + 1
+        return [*messages[: room - 1], f"and {jobs(left, 'more warning')}"]
+
+    def _rooms(self, queues: int, workers: int) -> tuple[int, int]:
+        """Return how many lines the rows of queues and of workers get."""
+        if self.size.lines is None:
+            return MAX_PRINTED, MAX_PRINTED
+        # Three lines of the header and two at the end; titles and an empty line.
+        free = self.size.lines - 5 - len(self.warnings()) - bool(self.outage) - 4
+        for_workers = min(workers, max(1, free // 3))
+        for_queues = min(max(1, queues), max(1, free - for_workers))
+        return for_queues, max(1, free - for_queues)
+
+
+#: Rows of each table that are printed in a pipe.
+MAX_PRINTED = 100
+
+
+def _window(rows: Sequence[T], index: int, room: int) -> Rows[T]:
+    """Return the page of rows that has the selected one."""
+    if len(rows) <= room:
+        return Rows(rows, 0, len(rows))
+    # One line says that there are more.
+    size = max(1, room - 1)
+    first = index // size * size
+    return Rows(rows[first : first + size], first, len(rows))
+
+
+def frame(view: View) -> list[Text]:
+    """Return the lines of the screen, as many as it has."""
+    lines = [*_header(view), Text(), *_body(view)]
+    if not view.is_live:
+        return lines
+    room = (view.size.lines or 24) - 2
+    lines = [*lines[:room], *[Text()] * (room - len(lines)), *_footer(view)]
+    return [_cropped(line, view.size.columns) for line in lines]
+
+
+def _cropped(line: Text, width: int) -> Text:
+    if cell_len(line.plain) > width:
+        line = line.copy()
+        line.truncate(width, overflow="ellipsis")
+    return line
+
+
+# -- header --------------------------------------------------------------------
+
+
+def _header(view: View) -> Iterator[Text]:
+    snapshot, width = view.snapshot, view.size.columns
+    clock = datetime.fromtimestamp(snapshot.now / 1000).astimezone()
+    title = f"kue top  {view.store}, read in {snapshot.took_ms} ms"
+    head = Text(cut(visible(title), width - 10), style="bold")
+    head.append(" " * (width - 8 - cell_len(head.plain)))
+    yield head.append(f"{clock:%H:%M:%S}")
+    if view.outage:
+        yield Text(visible(view.outage), style=BAD)
+    yield Text(_counts_text(snapshot))
+    yield Text(_rates_text(snapshot))
+    for warning in view.warnings():
+        yield Text(f"! {visible(warning)}", style=WARN)
+
+
+def _counts_text(snapshot: Snapshot) -> str:
+    shown = (State.WAITING, State.ACTIVE, State.DELAYED, State.BLOCKED, State.FAILED)
+    counts = ((state, snapshot.total(state)) for state in shown)
+    numbers = [
+        f"{number:,} {state}"
+        for state, number in counts
+        if number or state is not State.BLOCKED
+    ]
+    return f"{jobs(len(snapshot.queues), 'queue')}: {', '.join(numbers)}"
+
+
+def _rates_text(snapshot: Snapshot) -> str:
+    rates = [queue.per_minute for queue in snapshot.queues.values()]
+    names = ("added", "complete", "failed")
+    numbers = (
+        f"{short(sum(getattr(rate, name) for rate in rates), 7)} {name}"
+        for name in names
+    )
+    workers = snapshot.workers.values()
+    alive = [worker for worker in workers if worker.alive]
+    lost = sum(worker.lost for worker in workers)
+    slots = sum(slots_of(worker) or 0 for worker in alive)
+    busy = sum(worker.active for worker in alive)
+    return (
+        f"last minute: {', '.join(numbers).replace('·', '0')}; "
+        f"{jobs(len(alive), 'worker')}, {busy:,} of {slots:,} slots"
+        + (f", {lost:,} lost" if lost else "")
+    )
+
+
+# -- body ----------------------------------------------------------------------
+
+
+def _body(view: View) -> Iterator[Text]:
+    state = view.state
+    if state.screen is Screen.HELP:
+        yield from help_lines()
+    elif state.screen is Screen.DETAILS and state.pane is Pane.QUEUES:
+        yield from queue_lines(view.snapshot, view.details, state.queue.name)
+    elif state.screen is Screen.DETAILS:
+        yield from worker_lines(view.snapshot, view.details, state.worker.name)
+    else:
+        queues, workers = view.visible()
+        yield from _queue_table(view, queues)
+        yield Text()
+        yield from _worker_table(view, workers)
+
+
+def _queue_table(view: View, rows: Rows[QueueFacts]) -> Iterator[Text]:
+    columns = queue_columns(view.details)
+    names = [queue.type for queue in view.snapshot.queues.values()]
+    table = table_of(columns, _table_width(view), [*names, "queue"])
+    yield _marked(view, table.titles(), is_selected=False)
+    for queue in rows.shown:
+        is_selected = queue.type == view.state.queue.name
+        yield _marked(view, table.row(queue), is_selected=is_selected, pane=Pane.QUEUES)
+    if not rows.total:
+        yield _note(view, _nothing(view, "queues", "kue job add adds a job"))
+    elif note := rows.note("queue"):
+        yield _note(view, note)
+
+
+def _worker_table(view: View, rows: Rows[WorkerStatus]) -> Iterator[Text]:
+    columns = worker_columns(view.snapshot, view.details)
+    names = list(view.snapshot.workers)
+    table = table_of(columns, _table_width(view), [*names, "worker"])
+    yield _marked(view, table.titles(), is_selected=False)
+    for worker in rows.shown:
+        is_selected = worker.name == view.state.worker.name
+        yield _marked(
+            view, table.row(worker), is_selected=is_selected, pane=Pane.WORKERS
+        )
+    if not rows.total:
+        yield _note(view, _nothing(view, "workers", "kue worker starts one"))
+    elif note := rows.note("worker"):
+        yield _note(view, note)
+
+
+def _table_width(view: View) -> int:
+    return view.size.columns - (len(MARK) if view.is_live else 0)
+
+
+def _nothing(view: View, what: str, advice: str) -> str:
+    if view.state.pattern:
+        return f"no {what} with {view.state.pattern!r} in their names; Esc shows all"
+    return f"no {what} yet; {advice}"
+
+
+def _note(view: View, text: str) -> Text:
+    return _marked(view, Text(visible(text), style=QUIET), is_selected=False)
+
+
+def _marked(
+    view: View, line: Text, *, is_selected: bool, pane: Pane | None = None
+) -> Text:
+    if not view.is_live:
+        return line
+    is_active = is_selected and pane is view.state.pane
+    marked = Text(MARK if is_active else NO_MARK).append_text(line)
+    if is_active:
+        marked.pad_right(max(0, view.size.columns - cell_len(marked.plain)))
+        marked.stylize("reverse")
+    return marked
+
+
+# -- footer --------------------------------------------------------------------
+
+
+def _footer(view: View) -> Iterator[Text]:
+    state = view.state
+    if state.asked is not None:
+        yield Text(f"{visible(state.asked.question)} y/n", style="bold reverse")
+    elif state.is_typing:
+        yield Text(f"/{visible(state.pattern)}▏", style="bold")
+    elif state.status:
+        yield Text(visible(state.status), style=BAD if state.is_error else "bold")
+    else:
+        yield Text(_choice(state), style=QUIET)
+    is_list = state.screen is Screen.LISTS
+    keys = KEYS if is_list else DETAIL_KEYS
+    if state.pane is Pane.WORKERS:
+        keys = keys.replace("  r retry", "")
+    yield Text(keys, style=QUIET)
+
+
+def _choice(state: ViewState) -> str:
+    """Return which rows are shown, and in which order."""
+    pattern = f", filter /{visible(state.pattern)}" if state.pattern else ""
+    return f"sorted by {state.sort}{pattern}"
