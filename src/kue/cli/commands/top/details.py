@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Width of the names of facts.
 NAME = 13
+#: Lines of one fact.
+MAX_LINES = 3
 #: Workers that are named.
 MAX_WORKERS = 10
 HELP = (
@@ -40,7 +43,7 @@ HELP = (
     ("r", "retry the failed jobs of the selected queue, after asking"),
     ("d  Enter", "details: errors, percentiles, limits, running jobs"),
     ("/", "show only names with this text; Enter keeps it, Esc shows all"),
-    ("s", "sort queues by need, name, waiting, active, failed, in/m, out/m"),
+    ("s", "sort queues: need, name, waiting, active, failed, in/m, out/m"),
     ("?", "this help"),
     ("q  Esc  Ctrl-C", "leave; Esc closes details and the filter first"),
     ("Ctrl-Z", "suspend; fg continues"),
@@ -61,7 +64,7 @@ def help_lines() -> Iterator[Text]:
 
 
 def queue_lines(
-    snapshot: Snapshot, details: Details, type: str | None
+    snapshot: Snapshot, details: Details, type: str | None, width: int
 ) -> Iterator[Text]:
     """Return the details of a queue."""
     queue = snapshot.queues.get(type or "")
@@ -69,13 +72,13 @@ def queue_lines(
         yield Text(f"queue {visible(type or '')} is gone; Esc goes back")
         return
     yield _title(f"queue {queue.type}", queue_state(queue))
-    yield from _facts(_queue_facts(queue, snapshot, details))
+    yield from _facts(_queue_facts(queue, snapshot, details), width)
     yield Text()
     yield from _error_lines(details.errors, snapshot.now)
 
 
 def worker_lines(
-    snapshot: Snapshot, details: Details, name: str | None
+    snapshot: Snapshot, details: Details, name: str | None, width: int
 ) -> Iterator[Text]:
     """Return the details of a worker."""
     worker = snapshot.workers.get(name or "")
@@ -83,7 +86,7 @@ def worker_lines(
         yield Text(f"worker {visible(name or '')} is gone; Esc goes back")
         return
     yield _title(f"worker {worker.name}", worker_state(worker))
-    yield from _facts(_worker_facts(worker, snapshot))
+    yield from _facts(_worker_facts(worker, snapshot), width)
     yield Text()
     jobs = details.running.get(worker.name, ())
     left = worker.active - len(jobs)
@@ -96,10 +99,12 @@ def _title(text: str, state: Cell) -> Text:
     return Text(f"{visible(text)}  ", style="bold").append(state.text, state.style)
 
 
-def _facts(facts: Iterable[tuple[str, str]]) -> Iterator[Text]:
+def _facts(facts: Iterable[tuple[str, str]], width: int) -> Iterator[Text]:
     for name, value in facts:
-        if value:
-            yield Text(f"  {name:<{NAME}}", style="dim").append(visible(value), "none")
+        lines = wrap(visible(value), max(20, width - NAME - 2))
+        for number, line in enumerate(lines[:MAX_LINES]):
+            title = f"  {'' if number else name:<{NAME}}"
+            yield Text.assemble((title, "dim"), line)
 
 
 def _queue_facts(

@@ -38,7 +38,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KEYS = "↑↓ Tab select  p pause  r retry  d details  / filter  s sort  ? help  q quit"
-DETAIL_KEYS = "Esc back  ↑↓ next  p pause  r retry  ? help  q quit"
+_KEYS = {
+    Screen.LISTS: KEYS,
+    Screen.DETAILS: "Esc back  ↑↓ next  p pause  r retry  ? help  q quit",
+    Screen.HELP: "any key goes back",
+}
 #: Marks the selected row, also where there are no colours.
 MARK, NO_MARK = "> ", "  "
 
@@ -163,6 +167,8 @@ def _header(view: View) -> Iterator[Text]:
     yield head.append(f"{clock:%H:%M:%S}")
     if view.outage:
         yield Text(visible(view.outage), style=BAD)
+    if view.state.screen is Screen.HELP:
+        return
     yield Text(_counts_text(snapshot))
     yield Text(_rates_text(snapshot))
     for warning in view.warnings():
@@ -207,9 +213,11 @@ def _body(view: View) -> Iterator[Text]:
     if state.screen is Screen.HELP:
         yield from help_lines()
     elif state.screen is Screen.DETAILS and state.pane is Pane.QUEUES:
-        yield from queue_lines(view.snapshot, view.details, state.queue.name)
+        name = state.queue.name
+        yield from queue_lines(view.snapshot, view.details, name, view.size.columns)
     elif state.screen is Screen.DETAILS:
-        yield from worker_lines(view.snapshot, view.details, state.worker.name)
+        name = state.worker.name
+        yield from worker_lines(view.snapshot, view.details, name, view.size.columns)
     else:
         queues, workers = view.visible()
         yield from _queue_table(view, queues)
@@ -226,7 +234,8 @@ def _queue_table(view: View, rows: Rows[QueueFacts]) -> Iterator[Text]:
         is_selected = queue.type == view.state.queue.name
         yield _marked(view, table.row(queue), is_selected=is_selected, pane=Pane.QUEUES)
     if not rows.total:
-        yield _note(view, _nothing(view, "queues", "kue job add adds a job"))
+        pattern = view.state.queue_pattern
+        yield _note(view, _nothing(pattern, "queues", "kue job add adds a job"))
     elif note := rows.note("queue"):
         yield _note(view, note)
 
@@ -242,7 +251,8 @@ def _worker_table(view: View, rows: Rows[WorkerStatus]) -> Iterator[Text]:
             view, table.row(worker), is_selected=is_selected, pane=Pane.WORKERS
         )
     if not rows.total:
-        yield _note(view, _nothing(view, "workers", "kue worker starts one"))
+        pattern = view.state.worker_pattern
+        yield _note(view, _nothing(pattern, "workers", "kue worker starts one"))
     elif note := rows.note("worker"):
         yield _note(view, note)
 
@@ -251,9 +261,9 @@ def _table_width(view: View) -> int:
     return view.size.columns - (len(MARK) if view.is_live else 0)
 
 
-def _nothing(view: View, what: str, advice: str) -> str:
-    if view.state.pattern:
-        return f"no {what} with {view.state.pattern!r} in their names; Esc shows all"
+def _nothing(pattern: str, what: str, advice: str) -> str:
+    if pattern:
+        return f"no {what} with {pattern!r} in their names; Esc shows all"
     return f"no {what} yet; {advice}"
 
 
@@ -287,8 +297,7 @@ def _footer(view: View) -> Iterator[Text]:
         yield Text(visible(state.status), style=BAD if state.is_error else "bold")
     else:
         yield Text(_choice(state), style=QUIET)
-    is_list = state.screen is Screen.LISTS
-    keys = KEYS if is_list else DETAIL_KEYS
+    keys = _KEYS[state.screen]
     if state.pane is Pane.WORKERS:
         keys = keys.replace("  r retry", "")
     yield Text(keys, style=QUIET)
@@ -296,5 +305,8 @@ def _footer(view: View) -> Iterator[Text]:
 
 def _choice(state: ViewState) -> str:
     """Return which rows are shown, and in which order."""
-    pattern = f", filter /{visible(state.pattern)}" if state.pattern else ""
-    return f"sorted by {state.sort}{pattern}"
+    patterns = (("queues", state.queue_pattern), ("workers", state.worker_pattern))
+    filters = "".join(
+        f"; only {what} with {pattern!r}" for what, pattern in patterns if pattern
+    )
+    return f"queues sorted by {state.sort}{visible(filters)}"

@@ -116,8 +116,10 @@ class ViewState:
     queue: Cursor = TOP
     worker: Cursor = TOP
     sort: Sort = Sort.NEED
-    pattern: str = ""
-    #: Whether keys are part of the pattern.
+    #: What the names of queues, and of workers, have to contain.
+    queue_pattern: str = ""
+    worker_pattern: str = ""
+    #: Whether keys are part of the pattern of the active list.
     is_typing: bool = False
     #: What is carried out if the next key is y.
     asked: Order | None = None
@@ -128,13 +130,25 @@ class ViewState:
     def saying(self, status: str, *, is_error: bool = False) -> ViewState:
         return replace(self, status=status, is_error=is_error)
 
+    @property
+    def pattern(self) -> str:
+        """The pattern of the active list."""
+        is_queues = self.pane is Pane.QUEUES
+        return self.queue_pattern if is_queues else self.worker_pattern
+
+    def filtered(self, pattern: str) -> ViewState:
+        """Return it with another pattern for the active list."""
+        if self.pane is Pane.QUEUES:
+            return replace(self, queue_pattern=pattern)
+        return replace(self, worker_pattern=pattern)
+
     def queues(self, snapshot: Snapshot) -> list[QueueFacts]:
         """Return the rows of queues."""
-        return ordered_queues(snapshot.queues.values(), self.sort, self.pattern)
+        return ordered_queues(snapshot.queues.values(), self.sort, self.queue_pattern)
 
     def workers(self, snapshot: Snapshot) -> list[WorkerStatus]:
         """Return the rows of workers."""
-        return ordered_workers(snapshot.workers.values(), self.pattern)
+        return ordered_workers(snapshot.workers.values(), self.worker_pattern)
 
     def pinned(self, snapshot: Snapshot) -> ViewState:
         """Return it with names selected, which stay so when rows change places."""
@@ -178,13 +192,13 @@ def _type(state: ViewState, key: str) -> ViewState:
         case "enter" | "tab":
             return replace(state, is_typing=False)
         case "escape":
-            return replace(state, is_typing=False, pattern="")
+            return replace(state, is_typing=False).filtered("")
         case "backspace":
-            return replace(state, pattern=state.pattern[:-1])
+            return state.filtered(state.pattern[:-1])
         case "clear":
-            return replace(state, pattern="")
+            return state.filtered("")
     typed = key if len(key) == 1 else ""
-    return replace(state, pattern=(state.pattern + typed)[:MAX_PATTERN])
+    return state.filtered((state.pattern + typed)[:MAX_PATTERN])
 
 
 def _moved(state: ViewState, rows: int, snapshot: Snapshot) -> ViewState:
@@ -207,7 +221,7 @@ def _back(state: ViewState, snapshot: Snapshot) -> Pressed:
     if state.screen is not Screen.LISTS:
         return replace(state, screen=Screen.LISTS), None
     if state.pattern:
-        return replace(state, pattern=""), None
+        return state.filtered(""), None
     return _leave(state, snapshot)
 
 
