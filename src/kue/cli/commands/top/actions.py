@@ -10,7 +10,7 @@ from kue.cli.commands.failed import summary_text
 from kue.cli.commands.top.state import Verb
 from kue.cli.output.text import json_text
 from kue.client.selection import Selection
-from kue.model.errors import KueError, StoreError
+from kue.model.errors import KueError, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,15 +29,15 @@ async def carry_out(q: Kue, order: Order, on_progress: Callable[[int], None]) ->
     Raises:
         KueError, ValueError: It was not done, or only in part.
     """
-    is_done = False
     try:
         message = await _change(q, order, on_progress)
-        is_done = True
-    except (KueError, ValueError, asyncio.CancelledError):
-        # What failed matters more than that it could not be noted.
-        await _note(q, order, is_done=is_done)
+    except StoreUnavailable:
+        # Nor would the store take a note.
         raise
-    return message + await _note(q, order, is_done=is_done)
+    except (KueError, ValueError, asyncio.CancelledError):
+        await _note(q, order, is_done=False)
+        raise
+    return message + await _note(q, order, is_done=True)
 
 
 async def _note(q: Kue, order: Order, *, is_done: bool) -> str:

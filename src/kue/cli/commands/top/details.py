@@ -53,7 +53,7 @@ HELP = (
     ("oldest", "how long the oldest waiting job has been waiting"),
     ("wait95", "95 % of jobs waited no longer, in the last five minutes"),
     ("run50  run95", "50 % and 95 % of runs took no longer"),
-    ("state", "grows: more jobs arrive than end; failing: jobs failed just now"),
+    ("state", "grows: more jobs are added than end; failing: some just failed"),
 )
 
 

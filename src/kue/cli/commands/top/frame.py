@@ -45,6 +45,8 @@ _KEYS = {
 }
 #: Marks the selected row, also where there are no colours.
 MARK, NO_MARK = "> ", "  "
+#: Rows of each table, and warnings, that are printed in a pipe.
+MAX_PRINTED, MAX_WARNINGS = 100, 10
 
 
 class Size(NamedTuple):
@@ -66,7 +68,10 @@ class Rows(NamedTuple, Generic[T]):
         if len(self.shown) == self.total:
             return ""
         last = self.first + len(self.shown)
-        return f"{self.first + 1:,} to {last:,} of {jobs(self.total, what)}"
+        total = jobs(self.total, what)
+        if len(self.shown) == 1:
+            return f"number {last:,} of {total}"
+        return f"{self.first + 1:,} to {last:,} of {total}"
 
 
 class View(NamedTuple):
@@ -107,7 +112,8 @@ class View(NamedTuple):
     def warnings(self) -> list[str]:
         """Return the warnings that there is room for."""
         messages = [one.message for one in self.snapshot.concerns]
-        room = len(messages) if self.size.lines is None else self.size.lines // 8
+        lines = self.size.lines
+        room = MAX_WARNINGS if lines is None else max(1, lines // 8)
         if len(messages) <= room:
             return messages
         left = len(messages) - room + 1
@@ -124,17 +130,13 @@ class View(NamedTuple):
         return for_queues, max(1, free - for_queues)
 
 
-#: Rows of each table that are printed in a pipe.
-MAX_PRINTED = 100
-
-
 def _window(rows: Sequence[T], index: int, room: int) -> Rows[T]:
     """Return the page of rows that has the selected one."""
     if len(rows) <= room:
         return Rows(rows, 0, len(rows))
     # One line says that there are more.
     size = max(1, room - 1)
-    first = index // size * size
+    first = min(index // size * size, len(rows) - size)
     return Rows(rows[first : first + size], first, len(rows))
 
 

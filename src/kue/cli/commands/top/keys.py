@@ -75,10 +75,7 @@ class KeyDecoder:
             self._text = self._text[found.end() :]
             return _CURSOR.get(found[0][2:], "")
         first, self._text = self._text[0], self._text[1:]
-        if first != _ESCAPE:
-            return _CONTROL.get(first, first if first.isprintable() else "")
-        if self._text.startswith(_ESCAPE):
+        # Followed by anything else it is the key: both were pressed quickly.
+        if first == _ESCAPE:
             return "escape"
-        # A character typed with Alt, which has no meaning here.
-        self._text = self._text[1:]
-        return ""
+        return _CONTROL.get(first, first if first.isprintable() else "")

@@ -11,10 +11,12 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from kue.cli.output.text import jobs
 from kue.http.v1.stats import (
     MINUTE_MS,
     NOTHING,
     QUIET_MINUTES,
+    Concern,
     PauseView,
     oldest_waits,
     recent_of,
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kue.client.queue import Kue
-    from kue.http.v1.stats import Concern
     from kue.model.job import Job
     from kue.store.values import Errors, Limits, Pause, StoreFacts, WorkerStatus
 
@@ -153,7 +154,8 @@ class SnapshotReader:
         queues = {type: known.queue(type) for type in names if self._shows(type)}
         by_name = {worker.name: worker for worker in workers}
         took = round((time.perf_counter() - began) * 1000)
-        return Snapshot(now, queues, by_name, concerns, took)
+        shown = concerns if any(w.alive for w in workers) else _joined(concerns, queues)
+        return Snapshot(now, queues, by_name, shown, took)
 
     async def details(self, snapshot: Snapshot, wanted: Wanted) -> Details:
         """Return the details of what is shown."""
@@ -210,6 +212,19 @@ class SnapshotReader:
             for job in page.jobs:
                 found.setdefault(job.worker or "", []).append(job)
         return found
+
+
+def _joined(
+    concerns: Iterable[Concern], queues: Mapping[str, QueueFacts]
+) -> list[Concern]:
+    """Return one warning for all queues that no worker takes, as there is none."""
+    unserved = [one.queue for one in concerns if one.code == "no-worker"]
+    others = [one for one in concerns if one.code != "no-worker"]
+    if not unserved:
+        return others
+    waiting = sum(queues[type].count(State.WAITING) for type in unserved if type)
+    message = f"no live worker, and {jobs(waiting)} wait; kue worker starts one"
+    return [Concern("no-worker", message), *others]
 
 
 class _Known:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 #: How long the rest of a key may take to arrive; until then an escape is not a key.
 ESCAPE_SECONDS = 0.1
 READ_BYTES = 4096
+#: The size of a terminal that does not report it.
+COLUMNS, LINES = 80, 24
 #: Another screen without a cursor, and back to the one before.
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"
 _LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
@@ -91,8 +92,11 @@ class Terminal:
 
     @staticmethod
     def size() -> tuple[int, int]:
-        """Return columns and lines."""
-        return shutil.get_terminal_size()
+        """Return columns and lines, of the terminal itself: it may be resized."""
+        columns = lines = 0
+        with contextlib.suppress(OSError):
+            columns, lines = os.get_terminal_size(sys.stdout.fileno())
+        return columns or COLUMNS, lines or LINES
 
     def draw(self, lines: Sequence[str]) -> None:
         """Write the lines that have changed: a connection may be slow."""
