@@ -101,6 +101,19 @@ def test_a_queue_is_paused_and_its_failed_jobs_retried(filled: CommandLine) -> N
     assert json.loads(acts(filled)[0].detail) == {"by": "kue top"}
 
 
+def test_a_change_is_made_although_the_user_leaves_at_once(
+    filled: CommandLine,
+) -> None:
+    with top() as program:
+        program.until_shown("email")
+        program.press("pq")
+        assert program.wait() == 0
+
+    [pause] = filled.arrange(lambda store: store.paused())
+    assert pause.type == "report"
+    assert [act.what for act in acts(filled)] == ["queue.pause"]
+
+
 def test_a_worker_and_every_queue_are_paused(filled: CommandLine) -> None:
     with top("--interval", "200ms") as program:
         program.until_shown("web-1")

@@ -8,7 +8,7 @@ import pytest
 
 from kue.cli.commands.top.columns import cut
 from kue.cli.commands.top.figures import short, span, trend
-from kue.cli.commands.top.frame import Size, View, frame
+from kue.cli.commands.top.frame import Size, TopView, frame
 from kue.cli.commands.top.keys import MAX_SEQUENCE, KeyDecoder
 from kue.cli.commands.top.ordering import Sort, ordered_queues, ordered_workers
 from kue.cli.commands.top.snapshot import (
@@ -366,7 +366,7 @@ def test_a_frame_is_as_large_as_the_terminal(
     snapshot = Snapshot(T0, queues, {"web-1": worker("web-1", active=3)})
     state = replace(ViewState(), screen=screen, pane=pane).pinned(snapshot)
 
-    made = frame(View(state, snapshot, store="store", size=Size(columns, lines)))
+    made = frame(TopView(state, snapshot, store="store", size=Size(columns, lines)))
 
     assert len(made) == lines
     assert max(len(line.plain) for line in made) <= columns
@@ -377,7 +377,7 @@ def test_rows_that_are_asked_for_are_those_that_are_shown() -> None:
     queues = {f"t{number:04}": queue(f"t{number:04}") for number in range(5000)}
     snapshot = Snapshot(T0, queues)
     state = ViewState(sort=Sort.NAME, queue=Cursor("t3000")).pinned(snapshot)
-    view = View(state, snapshot, size=Size(80, 24))
+    view = TopView(state, snapshot, size=Size(80, 24))
 
     shown = "\n".join(line.plain for line in frame(view))
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kue.cli.commands.top.frame import Size, View, frame
-from kue.cli.commands.top.live import LiveView
+from kue.cli.commands.top.frame import Size, TopView, frame
+from kue.cli.commands.top.live import LiveTop
 from kue.cli.commands.top.snapshot import SnapshotReader
 from kue.cli.commands.top.state import ViewState
 from kue.cli.commands.top.terminal import is_interactive
@@ -65,12 +65,12 @@ async def top(q: Kue, interval: timedelta, types: tuple[str, ...], once: bool) -
         await _print_frame(reader, first, store)
     else:
         seconds = interval.total_seconds()
-        await LiveView(q, reader, first, store=store, interval=seconds).show()
+        await LiveTop(q, reader, first, store=store, interval=seconds).show()
 
 
 async def _print_frame(reader: SnapshotReader, snapshot: Snapshot, store: str) -> None:
     size = Size(get_terminal_size((WIDE, 0)).columns)
-    view = View(ViewState(), snapshot, store=store, size=size, is_live=False)
+    view = TopView(ViewState(), snapshot, store=store, size=size, is_live=False)
     details = await reader.details(snapshot, view.wanted())
     for line in frame(view._replace(details=details)):
         click.echo(line.plain.rstrip())

@@ -25,7 +25,7 @@ MIN_NAME, MAX_NAME = 12, 36
 FAIR_NAME = 20
 
 
-class Cell(NamedTuple):
+class TopCell(NamedTuple):
     """Text of one cell, and its style."""
 
     text: str
@@ -38,7 +38,7 @@ class TopColumn(NamedTuple, Generic[T]):
     title: str
     #: 0 takes the room that is left.
     width: int
-    cell: Callable[[T], Cell]
+    cell: Callable[[T], TopCell]
     #: The highest are left out first; 0 never is.
     rank: int = 0
     is_number: bool = True
@@ -50,13 +50,13 @@ class TopTable(NamedTuple, Generic[T]):
     columns: Sequence[TopColumn[T]]
 
     def titles(self, style: str = "bold") -> Text:
-        cells = [Cell(column.title, style) for column in self.columns]
+        cells = [TopCell(column.title, style) for column in self.columns]
         return self._line(cells)
 
     def row(self, item: T) -> Text:
         return self._line([column.cell(item) for column in self.columns])
 
-    def _line(self, cells: Sequence[Cell]) -> Text:
+    def _line(self, cells: Sequence[TopCell]) -> Text:
         line = Text(no_wrap=True, end="")
         for column, cell in zip(self.columns, cells, strict=True):
             text = cut(visible(cell.text), column.width)
@@ -72,7 +72,8 @@ def table_of(
     columns: Sequence[TopColumn[T]], width: int, names: Sequence[str]
 ) -> TopTable[T]:
     """Return the table of the columns that fit, with room for *names*."""
-    longest = min(max(map(cell_len, names), default=0), MAX_NAME)
+    sizes_of_names = (cell_len(visible(name)) for name in names)
+    longest = min(max(sizes_of_names, default=0), MAX_NAME)
     fair = max(MIN_NAME, min(longest, FAIR_NAME))
     chosen = list(columns)
     while fair + _taken(chosen) > width:

@@ -25,7 +25,7 @@ from kue.worker.unhandled_types import takes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kue.cli.commands.top.columns import Cell
+    from kue.cli.commands.top.columns import TopCell
     from kue.cli.commands.top.snapshot import Details, QueueFacts, Snapshot
     from kue.store.values import Errors, WorkerStatus
 
@@ -95,7 +95,7 @@ def worker_lines(
         yield Text(f"  {visible(running_text([job], snapshot.now))}")
 
 
-def _title(text: str, state: Cell) -> Text:
+def _title(text: str, state: TopCell) -> Text:
     return Text(f"{visible(text)}  ", style="bold").append(state.text, state.style)
 
 

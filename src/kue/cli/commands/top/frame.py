@@ -30,8 +30,9 @@ from kue.cli.output.text import jobs, visible
 from kue.model.job import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from kue.cli.commands.top.columns import TopColumn
     from kue.cli.commands.top.snapshot import QueueFacts
     from kue.store.values import WorkerStatus
 
@@ -74,7 +75,7 @@ class Rows(NamedTuple, Generic[T]):
         return f"{self.first + 1:,} to {last:,} of {total}"
 
 
-class View(NamedTuple):
+class TopView(NamedTuple):
     """What a frame shows."""
 
     state: ViewState
@@ -140,7 +141,7 @@ def _window(rows: Sequence[T], index: int, room: int) -> Rows[T]:
     return Rows(rows[first : first + size], first, len(rows))
 
 
-def frame(view: View) -> list[Text]:
+def frame(view: TopView) -> list[Text]:
     """Return the lines of the screen, as many as it has."""
     lines = [*_header(view), Text(), *_body(view)]
     if not view.is_live:
@@ -160,7 +161,7 @@ def _cropped(line: Text, width: int) -> Text:
 # -- header --------------------------------------------------------------------
 
 
-def _header(view: View) -> Iterator[Text]:
+def _header(view: TopView) -> Iterator[Text]:
     snapshot, width = view.snapshot, view.size.columns
     clock = datetime.fromtimestamp(snapshot.now / 1000).astimezone()
     title = f"kue top  {view.store}, read in {snapshot.took_ms} ms"
@@ -210,7 +211,7 @@ def _rates_text(snapshot: Snapshot) -> str:
 # -- body ----------------------------------------------------------------------
 
 
-def _body(view: View) -> Iterator[Text]:
+def _body(view: TopView) -> Iterator[Text]:
     state = view.state
     if state.screen is Screen.HELP:
         yield from help_lines()
@@ -222,65 +223,79 @@ def _body(view: View) -> Iterator[Text]:
         yield from worker_lines(view.snapshot, view.details, name, view.size.columns)
     else:
         queues, workers = view.visible()
-        yield from _queue_table(view, queues)
+        yield from _table(view, _queue_list(view), queues)
         yield Text()
-        yield from _worker_table(view, workers)
+        yield from _table(view, _worker_list(view), workers)
 
 
-def _queue_table(view: View, rows: Rows[QueueFacts]) -> Iterator[Text]:
-    columns = queue_columns(view.details)
-    names = [queue.type for queue in view.snapshot.queues.values()]
-    table = table_of(columns, _table_width(view), [*names, "queue"])
-    yield _marked(view, table.titles(), is_selected=False)
-    for queue in rows.shown:
-        is_selected = queue.type == view.state.queue.name
-        yield _marked(view, table.row(queue), is_selected=is_selected, pane=Pane.QUEUES)
-    if not rows.total:
-        pattern = view.state.queue_pattern
-        yield _note(view, _nothing(pattern, "queues", "kue job add adds a job"))
-    elif note := rows.note("queue"):
-        yield _note(view, note)
+class _List(NamedTuple, Generic[T]):
+    """One of the two lists: what it shows, and what it is called."""
+
+    pane: Pane
+    what: str
+    columns: Sequence[TopColumn[T]]
+    #: Of all rows, also of those that are not shown: widths do not depend on these.
+    names: Iterable[str]
+    name_of: Callable[[T], str]
+    selected: str | None
+    pattern: str
+    advice: str
 
 
-def _worker_table(view: View, rows: Rows[WorkerStatus]) -> Iterator[Text]:
-    columns = worker_columns(view.snapshot, view.details)
-    names = list(view.snapshot.workers)
-    table = table_of(columns, _table_width(view), [*names, "worker"])
-    yield _marked(view, table.titles(), is_selected=False)
-    for worker in rows.shown:
-        is_selected = worker.name == view.state.worker.name
-        yield _marked(
-            view, table.row(worker), is_selected=is_selected, pane=Pane.WORKERS
-        )
-    if not rows.total:
-        pattern = view.state.worker_pattern
-        yield _note(view, _nothing(pattern, "workers", "kue worker starts one"))
-    elif note := rows.note("worker"):
-        yield _note(view, note)
+def _queue_list(view: TopView) -> _List[QueueFacts]:
+    return _List(
+        Pane.QUEUES,
+        "queue",
+        queue_columns(view.details),
+        view.snapshot.queues,
+        lambda queue: queue.type,
+        view.state.queue.name,
+        view.state.queue_pattern,
+        "kue job add adds a job",
+    )
 
 
-def _table_width(view: View) -> int:
+def _worker_list(view: TopView) -> _List[WorkerStatus]:
+    return _List(
+        Pane.WORKERS,
+        "worker",
+        worker_columns(view.snapshot, view.details),
+        view.snapshot.workers,
+        lambda worker: worker.name,
+        view.state.worker.name,
+        view.state.worker_pattern,
+        "kue worker starts one",
+    )
+
+
+def _table(view: TopView, listed: _List[T], rows: Rows[T]) -> Iterator[Text]:
+    table = table_of(listed.columns, _table_width(view), list(listed.names))
+    yield _marked(view, table.titles())
+    is_active = view.state.pane is listed.pane
+    for row in rows.shown:
+        is_selected = is_active and listed.name_of(row) == listed.selected
+        yield _marked(view, table.row(row), is_selected=is_selected)
+    note = rows.note(listed.what) if rows.total else _nothing(listed)
+    if note:
+        yield _marked(view, Text(visible(note), style=QUIET))
+
+
+def _table_width(view: TopView) -> int:
     return view.size.columns - (len(MARK) if view.is_live else 0)
 
 
-def _nothing(pattern: str, what: str, advice: str) -> str:
-    if pattern:
-        return f"no {what} with {pattern!r} in their names; Esc shows all"
-    return f"no {what} yet; {advice}"
+def _nothing(listed: _List[T]) -> str:
+    if listed.pattern:
+        names = f"{listed.what}s with {listed.pattern!r} in their names"
+        return f"no {names}; Esc shows all"
+    return f"no {listed.what}s yet; {listed.advice}"
 
 
-def _note(view: View, text: str) -> Text:
-    return _marked(view, Text(visible(text), style=QUIET), is_selected=False)
-
-
-def _marked(
-    view: View, line: Text, *, is_selected: bool, pane: Pane | None = None
-) -> Text:
+def _marked(view: TopView, line: Text, *, is_selected: bool = False) -> Text:
     if not view.is_live:
         return line
-    is_active = is_selected and pane is view.state.pane
-    marked = Text(MARK if is_active else NO_MARK).append_text(line)
-    if is_active:
+    marked = Text(MARK if is_selected else NO_MARK).append_text(line)
+    if is_selected:
         marked.pad_right(max(0, view.size.columns - cell_len(marked.plain)))
         marked.stylize("reverse")
     return marked
@@ -289,7 +304,7 @@ def _marked(
 # -- footer --------------------------------------------------------------------
 
 
-def _footer(view: View) -> Iterator[Text]:
+def _footer(view: TopView) -> Iterator[Text]:
     state = view.state
     if state.asked is not None:
         yield Text(f"{visible(state.asked.question)} y/n", style="bold reverse")

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kue.cli.commands.top.actions import carry_out
-from kue.cli.commands.top.frame import Size, View, frame
+from kue.cli.commands.top.frame import Size, TopView, frame
 from kue.cli.commands.top.snapshot import Details, Snapshot
 from kue.cli.commands.top.state import Screen, Verb, ViewState, press
 from kue.cli.commands.top.terminal import Terminal
@@ -34,7 +34,7 @@ GRACE_SECONDS = 10.0
 SUSPEND_SECONDS = 2.0
 
 
-class LiveView:
+class LiveTop:
     """Shows a queue until the user leaves."""
 
     def __init__(
@@ -49,7 +49,7 @@ class LiveView:
         self._q = q
         self._reader = reader
         self._interval = interval
-        self._view = View(ViewState().pinned(first), first, store=store)
+        self._view = TopView(ViewState().pinned(first), first, store=store)
         self._read_at = time.monotonic()
         self._error = ""
         self._changed = asyncio.Event()
@@ -192,7 +192,7 @@ class LiveView:
             lines.append(captured.get())
         self._terminal.draw(lines)
 
-    def _sized(self, view: View) -> View:
+    def _sized(self, view: TopView) -> TopView:
         return view._replace(size=Size(*self._terminal.size()))
 
     def _ask_to_suspend(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kue.cli.commands.top.columns import Cell, TopColumn
+from kue.cli.commands.top.columns import TopCell, TopColumn
 from kue.cli.commands.top.figures import short, span, trend
 from kue.cli.commands.top.snapshot import TREND_MINUTES
 from kue.cli.output.text import since
@@ -27,7 +27,7 @@ MAX_NAMED = 20
 def queue_columns(details: Details) -> list[TopColumn[QueueFacts]]:
     """Return the columns of the table of queues."""
     return [
-        TopColumn("queue", 0, lambda queue: Cell(queue.type), is_number=False),
+        TopColumn("queue", 0, lambda queue: TopCell(queue.type), is_number=False),
         TopColumn("state", 9, queue_state, is_number=False),
         *(
             TopColumn(state.value, width, partial(_count, state, width), rank)
@@ -38,8 +38,10 @@ def queue_columns(details: Details) -> list[TopColumn[QueueFacts]]:
                 (State.FAILED, 6, 0),
             )
         ),
-        TopColumn("in/m", 5, lambda one: Cell(short(one.per_minute.added, 5)), 2),
-        TopColumn("out/m", 5, lambda one: Cell(short(one.per_minute.complete, 5)), 1),
+        TopColumn("in/m", 5, lambda one: TopCell(short(one.per_minute.added, 5)), 2),
+        TopColumn(
+            "out/m", 5, lambda one: TopCell(short(one.per_minute.complete, 5)), 1
+        ),
         TopColumn("err/m", 5, _failing, 3),
         TopColumn("oldest", 6, partial(_oldest, details.oldest), 4),
         TopColumn("wait95", 6, lambda one: _percentile(one.recent.waits, 0.95), 9),
@@ -48,45 +50,45 @@ def queue_columns(details: Details) -> list[TopColumn[QueueFacts]]:
         TopColumn(
             f"out, {TREND_MINUTES} min",
             TREND_MINUTES,
-            lambda one: Cell(trend(one.trend) if any(one.trend) else ""),
+            lambda one: TopCell(trend(one.trend) if any(one.trend) else ""),
             6,
             is_number=False,
         ),
     ]
 
 
-def queue_state(queue: QueueFacts) -> Cell:
+def queue_state(queue: QueueFacts) -> TopCell:
     """Return what an operator should know of a queue, in a word."""
     if queue.is_paused:
-        return Cell("paused", WARN)
+        return TopCell("paused", WARN)
     if queue.concern == "no-worker":
-        return Cell("no worker", BAD)
+        return TopCell("no worker", BAD)
     if queue.per_minute.failed:
-        return Cell("failing", BAD)
+        return TopCell("failing", BAD)
     if queue.concern == "backlog":
-        return Cell("grows", WARN)
-    return Cell("runs" if queue.count(State.ACTIVE) else "", "green")
+        return TopCell("grows", WARN)
+    return TopCell("runs" if queue.count(State.ACTIVE) else "", "green")
 
 
-def _count(state: State, width: int, queue: QueueFacts) -> Cell:
+def _count(state: State, width: int, queue: QueueFacts) -> TopCell:
     number = queue.count(state)
     is_bad = state is State.FAILED and number
-    return Cell(short(number, width), "red" if is_bad else "" if number else QUIET)
+    return TopCell(short(number, width), "red" if is_bad else "" if number else QUIET)
 
 
-def _failing(queue: QueueFacts) -> Cell:
+def _failing(queue: QueueFacts) -> TopCell:
     number = queue.per_minute.failed
-    return Cell(short(number, 5), "red" if number else QUIET)
+    return TopCell(short(number, 5), "red" if number else QUIET)
 
 
-def _oldest(oldest: Mapping[str, int], queue: QueueFacts) -> Cell:
+def _oldest(oldest: Mapping[str, int], queue: QueueFacts) -> TopCell:
     waits = oldest.get(queue.type)
-    return Cell("" if waits is None else span(waits))
+    return TopCell("" if waits is None else span(waits))
 
 
-def _percentile(counts: Mapping[int, int], share: float) -> Cell:
+def _percentile(counts: Mapping[int, int], share: float) -> TopCell:
     found = percentile(counts, share)
-    return Cell("" if found is None else span(found))
+    return TopCell("" if found is None else span(found))
 
 
 # -- workers -------------------------------------------------------------------
@@ -97,26 +99,26 @@ def worker_columns(
 ) -> list[TopColumn[WorkerStatus]]:
     """Return the columns of the table of workers."""
     return [
-        TopColumn("worker", 0, lambda worker: Cell(worker.name), is_number=False),
+        TopColumn("worker", 0, lambda worker: TopCell(worker.name), is_number=False),
         TopColumn("state", 7, worker_state, is_number=False),
-        TopColumn("slots", 7, lambda worker: Cell(_slots(worker))),
+        TopColumn("slots", 7, lambda worker: TopCell(_slots(worker))),
         TopColumn("done", 7, _done, 1),
         TopColumn(
             "runs",
             0,
-            lambda worker: Cell(_doing(worker, snapshot, details)),
+            lambda worker: TopCell(_doing(worker, snapshot, details)),
             is_number=False,
         ),
     ]
 
 
-def worker_state(worker: WorkerStatus) -> Cell:
+def worker_state(worker: WorkerStatus) -> TopCell:
     """Return whether a worker works, in a word."""
     if not worker.alive:
-        return Cell("stopped", QUIET) if worker.stopped else Cell("lost", BAD)
+        return TopCell("stopped", QUIET) if worker.stopped else TopCell("lost", BAD)
     if worker.trouble:
-        return Cell("fails", BAD)
-    return Cell("paused", WARN) if worker.paused else Cell("alive", "green")
+        return TopCell("fails", BAD)
+    return TopCell("paused", WARN) if worker.paused else TopCell("alive", "green")
 
 
 def slots_of(worker: WorkerStatus) -> int | None:
@@ -132,9 +134,9 @@ def _slots(worker: WorkerStatus) -> str:
     return f"{worker.active}" if slots is None else f"{worker.active}/{slots}"
 
 
-def _done(worker: WorkerStatus) -> Cell:
+def _done(worker: WorkerStatus) -> TopCell:
     done = worker.info.get("done")
-    return Cell(short(done, 7) if isinstance(done, int) else "")
+    return TopCell(short(done, 7) if isinstance(done, int) else "")
 
 
 def _doing(worker: WorkerStatus, snapshot: Snapshot, details: Details) -> str:
