@@ -230,16 +230,25 @@ def test_it_is_suspended_and_goes_on(filled: CommandLine) -> None:
 
 def test_a_resized_terminal_is_filled_again(filled: CommandLine) -> None:
     with top(columns=80, lines=24) as program:
-        shown = program.until_shown("oldest", "/ filter")
-        assert "run95" not in shown
-        program.resize(140, 40)
-        shown = program.until_shown("run95", "/ filter")
-        assert max(program.screen.lines) == 40
-        program.resize(60, 10)
-        program.until(lambda shown: "run95" not in shown and "s sort" in shown)
 
-        assert max(program.screen.lines) == 10
-        assert max(map(len, program.screen.text.splitlines())) <= 60
+        def until_lines(number: int) -> str:
+            """Wait for a frame of so many lines; the keys are on the last."""
+            lines = program.screen.lines
+            return program.until(
+                lambda shown: max(lines, default=0) == number and "s sort" in shown
+            )
+
+        small = until_lines(24)
+        program.resize(140, 40)
+        large = until_lines(40)
+        program.resize(60, 10)
+        tiny = until_lines(10)
+
+    assert "oldest" in small
+    assert "run95" not in small
+    assert "run95" in large
+    assert "oldest" not in tiny
+    assert max(map(len, tiny.splitlines())) <= 60
 
 
 # -- without a terminal --------------------------------------------------------

@@ -100,10 +100,12 @@ class Terminal:
 
     def draw(self, lines: Sequence[str]) -> None:
         """Write the lines that have changed: a connection may be slow."""
-        before = self._drawn or [""] * len(lines)
-        text = "".join(
+        before, text = self._drawn, ""
+        if len(before) != len(lines):
+            before, text = [""] * len(lines), "\x1b[2J"
+        text += "".join(
             f"\x1b[{number};1H{line}\x1b[0m\x1b[K"
-            for number, (line, old) in enumerate(zip(lines, before, strict=False), 1)
+            for number, (line, old) in enumerate(zip(lines, before, strict=True), 1)
             if line != old
         )
         self._drawn = list(lines)
