@@ -35,21 +35,30 @@ async def note_command(store: Store, code: int | None) -> None:
     context = click.get_current_context()
     if context.meta.get(_UNCHANGED):
         return
-    is_done = code is None or code == DONE
     _, *names = context.command_path.split()
-    entry = AuditEntry(
-        who=f"cli:{login()}",
-        what=".".join(names),
-        target=_target(context)[:MAX_TARGET],
-        # Part of the command may have been done.
-        status=HTTPStatus.OK if is_done else HTTPStatus.CONFLICT,
-        address=socket.gethostname(),
-        detail=_detail(context)[:MAX_DETAIL],
+    entry = entry_of(
+        ".".join(names),
+        _target(context),
+        is_done=code is None or code == DONE,
+        detail=_detail(context),
     )
     try:
         await store.note(entry)
     except StoreError as exc:
         print_message(f"{entry.what} is not in the audit log: {exc}")
+
+
+def entry_of(what: str, target: str, *, is_done: bool, detail: str = "") -> AuditEntry:
+    """Return the entry of a change by the current user of this host."""
+    return AuditEntry(
+        who=f"cli:{login()}",
+        what=what,
+        target=target[:MAX_TARGET],
+        # Part of a command may have been done.
+        status=HTTPStatus.OK if is_done else HTTPStatus.CONFLICT,
+        address=socket.gethostname(),
+        detail=detail[:MAX_DETAIL],
+    )
 
 
 def login() -> str:

@@ -177,12 +177,17 @@ def _print_summary(did: str, summary: BulkSummary, *, as_json: bool) -> None:
     """Print how many of the jobs that matched were changed."""
     if as_json:
         show_json({did: summary.done, "changed": summary.changed, "held": summary.held})
+    print_message(summary_text(did, summary))
+
+
+def summary_text(did: str, summary: BulkSummary) -> str:
+    """Return how many jobs were changed, and how many were not and why."""
     message = f"{did} {jobs(summary.done, 'failed job')}"
     if summary.changed:
         message += f"; {summary.changed:,} had changed, skipped"
     if summary.held:
         message += f"; {summary.held:,} stay failed: another job has their unique key"
-    print_message(message)
+    return message
 
 
 @changes

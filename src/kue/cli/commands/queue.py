@@ -96,7 +96,7 @@ COLUMNS: tuple[Column[_TypeStatus], ...] = (
     Column("next waits", lambda status: partial(_next_waits, status), rank=6),
     Column("paused", _paused_text, is_long=True, wraps=True, rank=2),
     Column(
-        "limits", lambda one: _limits_text(one.limits), is_long=True, wraps=True, rank=7
+        "limits", lambda one: limits_text(one.limits), is_long=True, wraps=True, rank=7
     ),
 )
 
@@ -378,10 +378,11 @@ async def limit(q: Kue, /, type: str, none: bool, as_json: bool, **given: Any) -
         unchanged()
     now = (await q.limits()).get(type)
     item = {"type": type, "limits": now and msgspec.structs.asdict(now)}
-    show_one(item, type, _limits_text(now) or "no limits", as_json=as_json)
+    show_one(item, type, limits_text(now) or "no limits", as_json=as_json)
 
 
-def _limits_text(limits: Limits | None) -> str:
+def limits_text(limits: Limits | None) -> str:
+    """Return limits in words; nothing if there are none."""
     if limits is None:
         return ""
     texts = (

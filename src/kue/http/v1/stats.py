@@ -199,14 +199,8 @@ async def overview(context: RequestContext) -> Overview:
     stats = await recent(q, now)
     measured = total(stats.all)
     concerns = [
-        *_lost_worker_warnings(workers),
         *_circuit_warnings(await known_circuits(context)),
-        *_pause_warnings(await active_pauses(context)),
-        *(
-            Concern("no-worker", str(found), found.type)
-            for found in unhandled(by_type, workers)
-        ),
-        *_backlog_warnings(by_type, workers, stats),
+        *warnings_of(by_type, workers, await active_pauses(context), stats),
     ]
     return Overview(
         counts=counts_of(
@@ -307,7 +301,12 @@ def hidden(context: RequestContext, circuit: Circuit) -> Circuit:
 async def recent(q: Kue, now: int) -> Recent:
     """Return the counters for rates and percentiles."""
     minute = now // MINUTE_MS
-    found = await q.stats(minute - QUIET_MINUTES, minute)
+    return recent_of(await q.stats(minute - QUIET_MINUTES, minute), now)
+
+
+def recent_of(found: Sequence[Stat], now: int) -> Recent:
+    """Return what `recent` does, of the counters of the last `QUIET_MINUTES`."""
+    minute = now // MINUTE_MS
     late = [stat for stat in found if stat.minute >= minute - RATE_MINUTES]
     if late and len(late) == len(found):
         # A new queue: its jobs are not averaged over the minutes before it.
@@ -363,7 +362,14 @@ async def next_waits(q: Kue, now: int, type: str | None = None) -> int | None:
     return max(0, now - waiting_since(page.jobs[0])) if page.jobs else None
 
 
-async def oldest_waits(q: Kue, now: int) -> int | None:
+async def oldest_waits(
+    q: Kue,
+    now: int,
+    type: str | None = None,
+    *,
+    priorities: int = MAX_PRIORITIES,
+    per_priority: int = MAX_PER_PRIORITY,
+) -> int | None:
     """
     Return the longest that a job has been waiting, in ms.
 
@@ -372,8 +378,8 @@ async def oldest_waits(q: Kue, now: int) -> int | None:
     delayed: so the first few of each priority are read.
     """
     oldest, cursor = None, None
-    for _ in range(MAX_PRIORITIES):
-        page = await q.page(State.WAITING, limit=MAX_PER_PRIORITY, cursor=cursor)
+    for _ in range(priorities):
+        page = await q.page(State.WAITING, type, limit=per_priority, cursor=cursor)
         if not page.jobs:
             break
         priority = page.jobs[0].priority
@@ -394,6 +400,24 @@ def worker_counts(workers: Sequence[WorkerStatus]) -> WorkerCounts:
         busy=sum(worker.alive and worker.active > 0 for worker in workers),
         lost=sum(worker.lost for worker in workers),
     )
+
+
+def warnings_of(
+    by_type: Mapping[str, Mapping[State, int]],
+    workers: Sequence[WorkerStatus],
+    pauses: Iterable[PauseView],
+    stats: Recent,
+) -> list[Concern]:
+    """Return what keeps jobs from running."""
+    return [
+        *_lost_worker_warnings(workers),
+        *_pause_warnings(pauses),
+        *(
+            Concern("no-worker", str(found), found.type)
+            for found in unhandled(by_type, workers)
+        ),
+        *_backlog_warnings(by_type, workers, stats),
+    ]
 
 
 def _lost_worker_warnings(workers: Iterable[WorkerStatus]) -> Iterator[Concern]:
