@@ -78,6 +78,7 @@ TWINS = (
             "queries": "Queries",
             "admin": "QueueAdmin",
             "schedules": "Schedules",
+            "alerts": "Alerts",
             "bulk_actions": "BulkActions",
         },
         "BlockingCalls",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kue.client.declared_schedules import DeclaredSchedule
+    from kue.model.alerts import AlertRule
 
 #: How many jobs of a type run at once by default: coroutines mostly wait, threads cost
 #: more, processes compute.
@@ -46,6 +47,8 @@ class HandlerRegistry:
         self.resources: list[Resource[Any]] = []
         #: By name.
         self.schedules: dict[str, DeclaredSchedule] = {}
+        #: Thresholds by type (None: the default), with the module that declares them.
+        self.alerts: dict[str | None, tuple[AlertRule, str]] = {}
         #: Modules of handlers: the program owns the schedules that they declare.
         self.modules: set[str] = set()
 

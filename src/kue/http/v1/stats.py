@@ -10,19 +10,19 @@ from kue.client.queries import STATS_HOURS, STATS_MINUTES
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, not_found
 from kue.http.v1.job_json import MAX_MOMENT
-from kue.model.histogram import Percentiles, percentiles, ready_at
+from kue.model.histogram import Percentiles, percentiles
 from kue.model.job import State
 from kue.model.names import Name
 from kue.model.view_struct import View
 from kue.store import values
 from kue.store.values import Stat
 from kue.worker.unhandled_types import takes, unhandled
+from kue.worker.waiting_time import oldest_waits, waiting_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kue.client.queue import Kue
-    from kue.model.job import Job
     from kue.store.values import WorkerStatus
 
 section = Section("stats", "Counts and rates of jobs, their history, and warnings.")
@@ -37,9 +37,6 @@ QUIET_MINUTES = 15
 STEPS = 60
 #: Warnings in one response; `Overview.more_warnings` counts the others.
 MAX_WARNINGS = 200
-#: Jobs read to find the oldest: of how many priorities, and how many of each.
-MAX_PRIORITIES = 20
-MAX_PER_PRIORITY = 20
 #: A backlog grows if at least this many more jobs, and this share, came than ended.
 MIN_GROWTH = 10
 GROWTH_SHARE = 0.1
@@ -212,7 +209,7 @@ async def overview(context: RequestContext) -> Overview:
         workers=worker_counts(workers),
         rates=rates_of(total(stats.full), stats.seconds),
         next_waits_ms=await next_waits(q, now),
-        oldest_waits_ms=await oldest_waits(q, now),
+        oldest_waits_ms=await oldest_waits(q.store, now),
         latency=percentiles(measured.waits),
         run_time=percentiles(measured.runs),
         store=StoreView(*await q.facts(), q.store.name),
@@ -344,34 +341,7 @@ def counts_of(states: Mapping[State, int]) -> Counts:
 async def next_waits(q: Kue, now: int, type: str | None = None) -> int | None:
     """Return how long the next job to run has been waiting, in ms."""
     page = await q.page(State.WAITING, type, limit=1)
-    return max(0, now - _waiting_since(page.jobs[0])) if page.jobs else None
-
-
-async def oldest_waits(q: Kue, now: int) -> int | None:
-    """
-    Return the longest that a job has been waiting, in ms.
-
-    Stores order waiting jobs by priority and id, and not by when they began to wait.
-    Within a priority the first are the oldest, except for those that were requeued or
-    delayed: so the first few of each priority are read.
-    """
-    oldest, cursor = None, None
-    for _ in range(MAX_PRIORITIES):
-        page = await q.page(State.WAITING, limit=MAX_PER_PRIORITY, cursor=cursor)
-        if not page.jobs:
-            break
-        priority = page.jobs[0].priority
-        first = [job for job in page.jobs if job.priority == priority]
-        waits = max(now - _waiting_since(job) for job in first)
-        oldest = max(0, waits, oldest or 0)
-        # Where the next priority begins, whichever that is.
-        cursor = f"{priority + 1}:0"
-    return oldest
-
-
-def _waiting_since(job: Job) -> int:
-    since = ready_at(job)
-    return job.created_at if since is None else since
+    return max(0, now - waiting_since(page.jobs[0])) if page.jobs else None
 
 
 # -- workers and warnings ------------------------------------------------------
