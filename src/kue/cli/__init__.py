@@ -26,8 +26,18 @@ __all__ = ["main"]
 
 #: Each is in the module of the same name.
 COMMANDS = (
-    *("bench", "bus", "completion", "dashboard", "demo", "doctor", "failed", "job"),
-    *("queue", "schedule", "token", "up", "user", "worker", "workers"),
+    *(
+        "alert",
+        "bench",
+        "bus",
+        "completion",
+        "dashboard",
+        "demo",
+        "doctor",
+        "failed",
+        "job",
+    ),
+    *("queue", "schedule", "tag", "token", "up", "user", "worker", "workers"),
 )
 
 

@@ -90,6 +90,10 @@ class Alerts:
         """Return the alerts in force, as they were last checked."""
         return list((await read_state(self._connection.store)).active)
 
+    def notify_alerts(self, notices: Sequence[AlertNotice]) -> None:
+        """Call the alert hooks of this process."""
+        self._hooks.notify_alerts(self._connection.background, notices)
+
     async def check_alerts(self) -> list[ActiveAlert]:
         """
         Check the thresholds now, unless that was done in the last ten seconds.
@@ -97,12 +101,8 @@ class Alerts:
         Reports what changed, as workers do, and returns the alerts in force.
         """
         await self._connection.alert_events.ready()
-        background = self._connection.background
-
-        def notify(notices: Sequence[AlertNotice]) -> None:
-            self._hooks.notify_alerts(background, notices)
-
-        monitor = AlertMonitor(self._connection.store, on_notices=notify)
+        store = self._connection.store
+        monitor = AlertMonitor(store, on_notices=self.notify_alerts)
         return list((await monitor.check()).active)
 
     # -- silenced and monitored --------------------------------------------------

@@ -77,9 +77,12 @@ class AlertMonitor:
         #: Called when a rule has a webhook; may be called again.
         self._on_webhooks = on_webhooks
         self._log = ThrottledLog(logger)
+        #: Whether it checks on its own: a caller of `check` shows the result itself.
+        self._is_service = False
 
     async def run(self, sleep: Sleep = asyncio.sleep) -> None:
         """Check until cancelled; what goes wrong is logged and tried again."""
+        self._is_service = True
         seconds = FIRST_SECONDS
         while True:
             await sleep(seconds * random.uniform(1, 1.2))
@@ -117,8 +120,9 @@ class AlertMonitor:
             # Another process was faster, and reports.
             return state
         notices = [one for one in after.notices if one.number > state.number]
-        for notice in notices:
-            logger.warning("alert %s: %s", notice.status, notice.message)
+        if self._is_service:
+            for notice in notices:
+                logger.warning("alert %s: %s", notice.status, notice.message)
         if notices and self._on_notices is not None:
             self._on_notices(notices)
         if after.sent < after.number:

@@ -22,7 +22,7 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 
-from kue.aio.tasks import wait_for_first
+from kue.aio.tasks import cancel_all, wait_for_first
 from kue.http.auth.startup_token import without_token
 from kue.http.framework.path_prefix import PathPrefix, checked
 from kue.http.security.csrf import MAX_HEADERS
@@ -145,12 +145,14 @@ async def serving(
     """
     server = _server(app, listener, options)
     task = asyncio.create_task(server.serve([listener]), name="kue http")
+    alerts = asyncio.create_task(app.state.alert_monitor.run(), name="kue alerts")
     try:
         await wait_for_first(server.is_up.wait(), task)
         if task.done():
             await task
         yield task
     finally:
+        await cancel_all([alerts])
         await app.state.live.close()
         server.should_exit = True
         await task

@@ -2,6 +2,7 @@
 
 from kue.http.v1 import (
     accounts,
+    alerts,
     bulk_actions,
     bus,
     error_groups,
@@ -20,6 +21,7 @@ SECTIONS = (
     health.section,
     stats.section,
     queues.section,
+    alerts.section,
     # Before single jobs: its paths have a word where theirs have an id.
     bulk_actions.section,
     jobs.section,

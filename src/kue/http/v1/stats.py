@@ -97,7 +97,7 @@ class StoreView(msgspec.Struct, frozen=True):
 class Concern(msgspec.Struct, frozen=True):
     """A warning for operators."""
 
-    code: Literal["lost-worker", "paused", "no-worker", "backlog"]
+    code: Literal["alert", "lost-worker", "paused", "no-worker", "backlog"]
     #: What is wrong, in a sentence.
     message: str
     #: The type it is about, if it is about one.
@@ -119,6 +119,13 @@ class PauseView(View, frozen=True, kw_only=True):
     until: int | None
 
 
+class SilencedNames(msgspec.Struct, frozen=True):
+    """Types and tags whose jobs cause no warnings."""
+
+    types: list[str]
+    tags: list[str]
+
+
 class Overview(msgspec.Struct, frozen=True):
     """The current state of the queue."""
 
@@ -136,6 +143,8 @@ class Overview(msgspec.Struct, frozen=True):
     warnings: list[Concern]
     #: How many more warnings there are.
     more_warnings: int
+    #: Types and tags whose jobs the lists of an overview leave out.
+    silenced: SilencedNames
 
 
 class HistoryQuery(Input, frozen=True):
@@ -193,15 +202,21 @@ async def overview(context: RequestContext) -> Overview:
     workers = await q.workers()
     stats = await recent(q, now)
     measured = total(stats.all)
-    concerns = [
-        *_lost_worker_warnings(workers),
-        *_pause_warnings(await active_pauses(context)),
-        *(
-            Concern("no-worker", str(found), found.type)
-            for found in unhandled(by_type, workers)
-        ),
-        *_backlog_warnings(by_type, workers, stats),
-    ]
+    alerts, silenced = await q.alerts(), await q.silenced()
+    concerns = _unrepeated(
+        [
+            *(Concern("alert", one.message, one.type) for one in alerts),
+            *_lost_worker_warnings(workers),
+            *_pause_warnings(await active_pauses(context)),
+            *(
+                Concern("no-worker", str(found), found.type)
+                for found in unhandled(by_type, workers)
+            ),
+            *_backlog_warnings(by_type, workers, stats),
+        ],
+        {(one.type, one.kind) for one in alerts},
+        silenced.types,
+    )
     return Overview(
         counts=counts_of(
             {state: sum(one[state] for one in by_type.values()) for state in State}
@@ -209,12 +224,13 @@ async def overview(context: RequestContext) -> Overview:
         workers=worker_counts(workers),
         rates=rates_of(total(stats.full), stats.seconds),
         next_waits_ms=await next_waits(q, now),
-        oldest_waits_ms=await oldest_waits(q.store, now),
+        oldest_waits_ms=await oldest_waits(q.store, now, silenced=silenced.tags),
         latency=percentiles(measured.waits),
         run_time=percentiles(measured.runs),
         store=StoreView(*await q.facts(), q.store.name),
         warnings=concerns[:MAX_WARNINGS],
         more_warnings=max(0, len(concerns) - MAX_WARNINGS),
+        silenced=SilencedNames(list(silenced.types), list(silenced.tags)),
     )
 
 
@@ -353,6 +369,25 @@ def worker_counts(workers: Sequence[WorkerStatus]) -> WorkerCounts:
         busy=sum(worker.alive and worker.active > 0 for worker in workers),
         lost=sum(worker.lost for worker in workers),
     )
+
+
+#: Warnings that an alert of the same queue replaces.
+_SAME_CAUSE = {"no-worker": ("no_worker",), "backlog": ("backlog", "oldest")}
+
+
+def _unrepeated(
+    concerns: Iterable[Concern], alerts: set[tuple[str, str]], silenced: Iterable[str]
+) -> list[Concern]:
+    """Return warnings without those of silenced types, and one for each cause."""
+    hidden = set(silenced)
+    return [
+        one
+        for one in concerns
+        if one.queue not in hidden
+        and not any(
+            (one.queue, kind) in alerts for kind in _SAME_CAUSE.get(one.code, ())
+        )
+    ]
 
 
 def _lost_worker_warnings(workers: Iterable[WorkerStatus]) -> Iterator[Concern]:
