@@ -36,7 +36,7 @@ OURS = {
     if path[0]
     in (
         *("job", "queue", "failed", "workers", "bus", "completion", "doctor"),
-        *("schedule", "user", "token"),
+        *("schedule", "user", "token", "alert", "tag"),
     )
 }
 

@@ -408,9 +408,8 @@ async def test_a_job_cannot_send_anything_that_no_alert_reported(
         await eventually(lambda: jobs_of_webhooks(q, State.FAILED))
 
     error = (await forged.refresh()).error
-    assert error is not None and error.message == (
-        "the report is no longer kept, or never was"
-    )
+    assert error is not None
+    assert error.message == ("the report is no longer kept, or never was")
     assert receiver.received == []
 
 

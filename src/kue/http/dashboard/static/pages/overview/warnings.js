@@ -11,6 +11,7 @@ import { resume } from "../queues/actions.js";
 
 //: Tone and title of each kind of warning, worst first.
 const KINDS = {
+  alert: { tone: "bad", word: "Alert" },
   "lost-worker": { tone: "bad", word: "Worker lost" },
   "no-worker": { tone: "bad", word: "No worker" },
   backlog: { tone: "warn", word: "Growing backlog" },
@@ -30,7 +31,7 @@ export function warnings({ onChange }) {
   const node = h("div", { class: "pile" }, list, rest);
   const show = keyedList(
     list,
-    (one) => JSON.stringify([one.code, one.queue, one.worker, one.queues]),
+    (one) => JSON.stringify([one.code, one.queue, one.worker, one.queues, one.code === "alert" && one.message]),
     (one) => warning(one, onChange),
   );
   let health = null;
