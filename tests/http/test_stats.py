@@ -56,6 +56,7 @@ async def test_an_empty_queue_has_nothing_amiss(client: httpx.AsyncClient) -> No
         "run_time": None,
         "warnings": [],
         "more_warnings": 0,
+        "silenced": {"types": [], "tags": []},
     }
 
 

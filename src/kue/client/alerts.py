@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 from msgspec.structs import replace
@@ -28,11 +29,9 @@ from kue.worker.alert_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kue.client.connection import Connection
     from kue.client.hooks import Hooks
-    from kue.model.alerts import ActiveAlert, AlertNotice
+    from kue.model.alerts import ActiveAlert
 
 
 class Alerts:
@@ -90,9 +89,11 @@ class Alerts:
         """Return the alerts in force, as they were last checked."""
         return list((await read_state(self._connection.store)).active)
 
-    def notify_alerts(self, notices: Sequence[AlertNotice]) -> None:
-        """Call the alert hooks of this process."""
-        self._hooks.notify_alerts(self._connection.background, notices)
+    @property
+    def alert_monitor(self) -> AlertMonitor:
+        """What checks the thresholds, and calls the alert hooks of this process."""
+        notify = partial(self._hooks.notify_alerts, self._connection.background)
+        return AlertMonitor(self._connection.store, on_notices=notify)
 
     async def check_alerts(self) -> list[ActiveAlert]:
         """
@@ -101,9 +102,7 @@ class Alerts:
         Reports what changed, as workers do, and returns the alerts in force.
         """
         await self._connection.alert_events.ready()
-        store = self._connection.store
-        monitor = AlertMonitor(store, on_notices=self.notify_alerts)
-        return list((await monitor.check()).active)
+        return list((await self.alert_monitor.check()).active)
 
     # -- silenced and monitored --------------------------------------------------
 

@@ -185,8 +185,10 @@ class RunMethods:
         )
 
         async def write() -> None:
-            await connection.store_retry.persist("schedules", stored)
-            await connection.store_retry.persist("alerts", alerts)
+            retry = connection.store_retry
+            await asyncio.gather(
+                retry.persist("schedules", stored), retry.persist("alerts", alerts)
+            )
 
         writing = asyncio.create_task(write(), name="kue declarations")
         try:

@@ -38,7 +38,6 @@ from kue.http.streaming.broadcast import EventBroadcast
 from kue.http.streaming.bus_node import ServerBusNode
 from kue.http.streaming.bus_samples import BusSamples
 from kue.http.v1 import SECTIONS, bulk_actions, events, metrics
-from kue.worker.alert_monitor import AlertMonitor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,7 +117,7 @@ def create_app(
         exception_handlers={HTTPException: _no_route, Exception: _fault},
     )
     app.state.live = live
-    app.state.alert_monitor = AlertMonitor(q.store, on_notices=q.notify_alerts)
+    app.state.alert_monitor = q.alert_monitor
     app.state.node = ServerBusNode(q.settings)
     app.state.samples = BusSamples(q.settings, options.redaction)
     app.state.bulk_tasks = bulk_actions.BulkTasks()

@@ -20,8 +20,10 @@ logger = logging.getLogger(__name__)
 
 #: Rooms: thresholds by type, and everything that there is one of.
 RULES, ALERTS = "alert", "alerts"
+#: The name of the thresholds of all other types; no type can have it.
+DEFAULT = "."
 #: The records of `ALERTS`.
-DEFAULT, STATE, SILENCED, MONITORED = "default", "state", "silenced", "monitored"
+STATE, SILENCED, MONITORED = "state", "silenced", "monitored"
 #: Rules, silenced names and monitored tags that one store may have.
 MAX_RULES, MAX_SILENCED, MAX_MONITORED = 500, 100, 50
 _MAX_TRIES = 50
@@ -70,17 +72,18 @@ class AlertRules(NamedTuple):
 
 def place_of(type: str | None) -> tuple[str, str]:
     """Return room and name of the rule of *type*; None is the default."""
-    return (ALERTS, DEFAULT) if type is None else (RULES, type)
+    return (RULES, DEFAULT if type is None else type)
 
 
 async def stored_rules(store: Store) -> dict[str | None, StoredRule]:
     """Return all rules, by type; that of None is the default."""
-    texts: dict[str | None, str] = dict((await store.all_kept(RULES)).items())
-    default = await store.kept(ALERTS, DEFAULT)
-    if default is not None:
-        texts[None] = default
+    texts = await store.all_kept(RULES)
     found = {type: decoded(text, StoredRule) for type, text in texts.items()}
-    return {type: rule for type, rule in found.items() if rule is not None}
+    return {
+        None if type == DEFAULT else type: rule
+        for type, rule in found.items()
+        if rule is not None
+    }
 
 
 async def read_rules(store: Store) -> AlertRules:
