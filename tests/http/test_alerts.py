@@ -157,4 +157,3 @@ async def test_the_overview_warns_once_for_one_cause(
         ("no-worker", "report"),
     ]
     assert [one["queue"] for one in fewer["warnings"]] == ["email"]
-    assert fewer["silenced"] == {"types": ["report"], "tags": []}

@@ -10,6 +10,7 @@ from kue.client.queries import STATS_HOURS, STATS_MINUTES
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, not_found
 from kue.http.v1.job_json import MAX_MOMENT
+from kue.model.alerts import AlertKind
 from kue.model.histogram import Percentiles, percentiles
 from kue.model.job import State
 from kue.model.names import Name
@@ -104,6 +105,8 @@ class Concern(msgspec.Struct, frozen=True):
     queue: str | None = None
     #: The worker it is about, if it is about one.
     worker: str | None = None
+    #: Which threshold of the queue is reached, if it is an alert.
+    alert: AlertKind | None = None
 
 
 class PauseView(View, frozen=True, kw_only=True):
@@ -117,13 +120,6 @@ class PauseView(View, frozen=True, kw_only=True):
     by: str
     #: When it ends by itself, Unix ms; null if only by resuming.
     until: int | None
-
-
-class SilencedNames(msgspec.Struct, frozen=True):
-    """Types and tags whose jobs cause no warnings."""
-
-    types: list[str]
-    tags: list[str]
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -143,8 +139,6 @@ class Overview(msgspec.Struct, frozen=True):
     warnings: list[Concern]
     #: How many more warnings there are.
     more_warnings: int
-    #: Types and tags whose jobs the lists of an overview leave out.
-    silenced: SilencedNames
 
 
 class HistoryQuery(Input, frozen=True):
@@ -205,7 +199,10 @@ async def overview(context: RequestContext) -> Overview:
     alerts, silenced = await q.alerts(), await q.silenced()
     concerns = _unrepeated(
         [
-            *(Concern("alert", one.message, one.type) for one in alerts),
+            *(
+                Concern("alert", one.message, one.type, alert=one.kind)
+                for one in alerts
+            ),
             *_lost_worker_warnings(workers),
             *_pause_warnings(await active_pauses(context)),
             *(
@@ -230,7 +227,6 @@ async def overview(context: RequestContext) -> Overview:
         store=StoreView(*await q.facts(), q.store.name),
         warnings=concerns[:MAX_WARNINGS],
         more_warnings=max(0, len(concerns) - MAX_WARNINGS),
-        silenced=SilencedNames(list(silenced.types), list(silenced.tags)),
     )
 
 

@@ -38,7 +38,6 @@ export const page = {
     const queues = busiestQueues();
     const failed = latestFailures();
     const tags = monitoredTags();
-    let silenced = { types: [], tags: [] };
     const welcomeNote = h("div", { hidden: true }, welcome());
     const rest = h(
       "div",
@@ -63,7 +62,6 @@ export const page = {
 
     async function read(signal) {
       const stats = await api.get("/stats", null, { signal });
-      silenced = stats.silenced;
       health.update(stats);
       tiles.update(stats);
       counts.update(stats.counts);
@@ -73,6 +71,7 @@ export const page = {
     }
 
     async function readLists(signal) {
+      const { silenced } = await api.get("/alerts", null, { signal });
       const isFiltered = silenced.types.length + silenced.tags.length > 0;
       const wanted = { state: "failed", limit: isFiltered ? MAX_READ : MAX_FAILURES };
       const [all, { jobs }] = await Promise.all([

@@ -31,7 +31,7 @@ export function warnings({ onChange }) {
   const node = h("div", { class: "pile" }, list, rest);
   const show = keyedList(
     list,
-    (one) => JSON.stringify([one.code, one.queue, one.worker, one.queues, one.code === "alert" && one.message]),
+    (one) => JSON.stringify([one.code, one.alert, one.queue, one.worker, one.queues]),
     (one) => warning(one, onChange),
   );
   let health = null;

@@ -12,7 +12,7 @@ import { durationText } from "../queues/actions.js";
 //: Thresholds of a new form: durations are text there.
 const NEW = { within: 300_000, least: 20, remind: 3_600_000 };
 
-//: Return {node, read(signal), edit(), silence()}.
+//: Return {node, read(signal)}.
 export function queueAlerts(type) {
   const list = h("ul", { class: "lines alert-lines" });
   const facts = h("dl", { class: "facts" });
@@ -55,8 +55,9 @@ export function queueAlerts(type) {
     h("button", { type: "button", class: "small", onclick: edit }, "Edit"),
     h("button", { type: "button", class: "small", onclick: silence }, "Silence"),
   ];
-  const node = panel("Alerts", { aside: actions || null }, list, note, facts);
-  return { node, read, edit };
+  const aside = actions && h("span", { class: "actions" }, actions);
+  const node = panel("Alerts", { aside: aside || null }, list, note, facts);
+  return { node, read };
 
   function noteOf(used, isOwn, silenced) {
     setLabel(silenced);
@@ -153,7 +154,7 @@ function alertLine({ message, since }) {
     { class: "alert-line" },
     h("b", { class: "bad" }, "Alert"),
     h("span", null, message),
-    h("span", { class: "faint" }, "since ", timeAgo(since)),
+    h("span", { class: "faint" }, "raised ", timeAgo(since)),
   );
 }
 
