@@ -8,8 +8,14 @@ import httpx
 import pytest
 
 from kue import Kue
+from kue.http import create_app
+from kue.http.auth.access import Anyone
+from kue.http.server.address import ListenAddress
+from kue.http.server.serve import ServeOptions, listen, serving
+from kue.model.alerts import AlertNotice
 from kue.worker import alert_monitor
 from tests.http.accounts import Site, site_of
+from tests.support.patience import until
 
 SECRET_URL = "https://chat.example.com/hooks/private"
 SHOWN_URL = "https://chat.example.com/…"
@@ -117,6 +123,23 @@ async def changed_by(site: Site, who: str) -> list[int]:
             await client.put("/queues/email/alert", json=body) for body in bodies
         ]
     return [answer.status_code for answer in answers]
+
+
+async def test_a_server_notices_that_there_is_no_worker(
+    client: httpx.AsyncClient, q: Kue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alert_monitor, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(alert_monitor, "CHECK_SECONDS", 0.01)
+    notices: list[AlertNotice] = []
+    q.on_alert(notices.append)
+    await q.set_alert("email", no_worker="20ms")
+    await q.enqueue("email")
+    listener = listen(ListenAddress.of("127.0.0.1", 0))
+
+    async with serving(create_app(q, guard=Anyone()), listener, ServeOptions()):
+        await until(lambda: bool(notices))
+
+    assert (notices[0].type, notices[0].kind) == ("email", "no_worker")
 
 
 @pytest.mark.parametrize("name", ["a/b", "ü", "a b", "100%", "a/alert"])

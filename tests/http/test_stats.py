@@ -250,12 +250,14 @@ async def test_waiting_jobs_that_no_worker_takes_are_warned_of(
             "message": "2 jobs of type 'email' wait, and no live worker takes it",
             "queue": "email",
             "worker": None,
+            "alert": None,
         },
         {
             "code": "no-worker",
             "message": "1 job of type 'video' waits, and no live worker takes it",
             "queue": "video",
             "worker": None,
+            "alert": None,
         },
     ]
 
