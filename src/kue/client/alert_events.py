@@ -1,7 +1,7 @@
 """
 Alert events: reports of alerts, for callbacks and iterators.
 
-Alerts are no transition of a job, so no script publishes them.  Subscribers read the
+An alert is not a transition of a job, so no script publishes it.  Subscribers read the
 last reports from the record of the alert monitor instead, every few seconds, and only
 while there are any.  Each report has a number: none is delivered twice, and none is
 missed as long as the record has it.

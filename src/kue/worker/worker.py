@@ -260,7 +260,6 @@ class Worker:
         def handle_webhooks() -> None:
             if not any(lane.type == webhook.TYPE for lane in self._lanes):
                 loops.extend(self._start_lane(group, self._add_webhook_lane()))
-                idle_wait.interrupt()
 
         alert_monitor = AlertMonitor(
             self._store, on_notices=self._on_alerts, on_webhooks=handle_webhooks
