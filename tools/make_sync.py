@@ -79,6 +79,7 @@ TWINS = (
             "admin": "QueueAdmin",
             "circuits": "Circuits",
             "schedules": "Schedules",
+            "alerts": "Alerts",
             "bulk_actions": "BulkActions",
         },
         "BlockingCalls",

@@ -36,7 +36,7 @@ OURS = {
     if path[0]
     in (
         *("job", "queue", "failed", "workers", "bus", "completion", "doctor"),
-        *("schedule", "user", "token", "circuit"),
+        *("schedule", "user", "token", "circuit", "alert", "tag"),
     )
 }
 
@@ -113,7 +113,13 @@ def _calls(words: str, path: tuple[str, ...]) -> bool:
     return tuple(words.split()[: len(path)]) == path
 
 
-@pytest.mark.parametrize("path", [path for path in OURS if len(path) > 1], ids=" ".join)
+#: Its exit codes are those of monitoring systems (test_alert.py).
+MONITOR = ("queue", "monitor")
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in OURS if len(path) > 1 and path != MONITOR], ids=" ".join
+)
 def test_a_store_that_cannot_be_reached_exits_with_3(
     path: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
@@ -122,6 +128,7 @@ def test_a_store_that_cannot_be_reached_exits_with_3(
     monkeypatch.setenv("KUE_BUDGET", "50ms")
     monkeypatch.setenv("KUE_URL", "redis://ann:secret@127.0.0.1:1/0")
     needed = {
+        "alert set": ["email", "--backlog", "1"],
         "failed retry": ["7"],
         "failed flush": [],
         "failed prune": ["--older-than", "1d"],

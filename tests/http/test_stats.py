@@ -251,6 +251,7 @@ async def test_waiting_jobs_that_no_worker_takes_are_warned_of(
             "queue": "email",
             "worker": None,
             "circuit": None,
+            "alert": None,
         },
         {
             "code": "no-worker",
@@ -258,6 +259,7 @@ async def test_waiting_jobs_that_no_worker_takes_are_warned_of(
             "queue": "video",
             "worker": None,
             "circuit": None,
+            "alert": None,
         },
     ]
 

@@ -24,6 +24,10 @@ def messages(
     return [record.getMessage() for record in caplog.records if record.name == name]
 
 
+def task_names() -> set[str]:
+    return {task.get_name() for task in asyncio.all_tasks()}
+
+
 def returning(result: object) -> Callable[[ActiveJob], Awaitable[object]]:
     """Return a handler that returns *result*."""
 
@@ -81,6 +85,8 @@ async def test_an_outage_is_one_line_at_its_beginning_and_one_at_its_end(
     q.process("email", returning(None))
     async with q.work():
         await wire.until_called("stand_by")
+        # What the program declares is written by then: that would be two more lines.
+        await until(lambda: "kue declarations" not in task_names())
         with caplog.at_level(logging.INFO):
             wire.is_cut = True
             await wire.until_called("tend", wire.times("tend") + 3)

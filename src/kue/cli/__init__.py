@@ -26,9 +26,9 @@ __all__ = ["main"]
 
 #: Each is in the module of the same name.
 COMMANDS = (
-    *("bench", "bus", "circuit", "completion", "dashboard", "demo", "doctor"),
-    *("failed", "job", "queue", "schedule", "token", "top", "up", "user", "worker"),
-    "workers",
+    *("alert", "bench", "bus", "circuit", "completion", "dashboard", "demo", "doctor"),
+    *("failed", "job", "queue", "schedule", "tag", "token", "top", "up", "user"),
+    *("worker", "workers"),
 )
 
 

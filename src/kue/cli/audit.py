@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
 
 MAX_TARGET, MAX_DETAIL = 200, 500
-#: Parameters that are not recorded: payloads, and output options.
-LEFT_OUT = frozenset({"data", "as_json", "yes"})
+#: Parameters that are not recorded: payloads, secrets, and output options.
+LEFT_OUT = frozenset({"data", "webhook", "as_json", "yes"})
 _UNCHANGED = "kue.unchanged"
 
 

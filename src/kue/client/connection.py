@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kue.aio.retry import StoreRetry
 from kue.aio.tasks import BackgroundTasks
+from kue.client.alert_events import AlertEvents
 from kue.client.enqueue_batcher import EnqueueBatcher
 from kue.client.subscriptions import Subscriptions
 from kue.model.draft import DraftTemplate, draft
@@ -38,6 +39,7 @@ class Connection:
         self.store_retry = StoreRetry(store.name)
         self.background = BackgroundTasks()
         self.subscriptions = Subscriptions(store, self.store_retry, self.background)
+        self.alert_events = AlertEvents(store, self.store_retry, self.background)
         self.batcher = EnqueueBatcher(store)
         self._plain = lru_cache(MAX_TEMPLATES)(partial(self.template, options={}))
 

@@ -41,7 +41,12 @@ class DeclaredSchedule(NamedTuple):
 
 def module_of(function: Callable[..., Any]) -> str:
     """Return the module of a function; that of a script is the name of its file."""
-    name = module_name(getattr(function, "__module__", None) or "")
+    return module_named(getattr(function, "__module__", None) or "")
+
+
+def module_named(given: str) -> str:
+    """Return the name that a module has in the store; of a script, that of its file."""
+    name = module_name(given)
     file = getattr(sys.modules[MAIN], "__file__", None) if name == MAIN else None
     return Path(file).stem if file else name
 

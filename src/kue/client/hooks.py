@@ -13,6 +13,7 @@ from kue.model.payload import JSON
 
 if TYPE_CHECKING:
     from kue.aio.tasks import BackgroundTasks
+    from kue.model.alerts import AlertNotice
     from kue.store.values import Outcome
     from kue.worker.active_job import ActiveJob
 
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 #: May be a coroutine function.
 Hook: TypeAlias = Callable[[], Awaitable[object] | object]
 FailureHook: TypeAlias = Callable[[Job, Error], Awaitable[object] | object]
+AlertHook: TypeAlias = Callable[["AlertNotice"], Awaitable[object] | object]
 
 
 def compose(layers: Sequence[Middleware], handler: CallNext) -> CallNext:
@@ -45,6 +47,7 @@ class Hooks:
         self.startup: list[Hook] = []
         self.shutdown: list[Hook] = []
         self.failure: list[FailureHook] = []
+        self.alert: list[AlertHook] = []
 
     async def start(self) -> None:
         """Call the start-up hooks; one that raises keeps the worker from starting."""
@@ -64,6 +67,21 @@ class Hooks:
         if isinstance(outcome.ending, Failed):
             call = self._call_on_failure(outcome.job, outcome.ending.error)
             calls.start(call, f"kue failure {outcome.job.id}")
+
+    def notify_alerts(
+        self, calls: BackgroundTasks, notices: Sequence[AlertNotice]
+    ) -> None:
+        """Call the alert hooks in one of *calls*, in the order of the reports."""
+        if self.alert:
+            calls.start(self._call_on_alert(notices), "kue alert")
+
+    async def _call_on_alert(self, notices: Sequence[AlertNotice]) -> None:
+        for notice in notices:
+            for hook in self.alert:
+                try:
+                    await awaited(hook(notice))
+                except Exception:
+                    logger.exception("alert hook %r raised", hook)
 
     async def _call_on_failure(self, job: Job, error: Error) -> None:
         for hook in self.failure:

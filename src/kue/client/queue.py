@@ -7,6 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from kue.client.admin import QueueAdmin
+from kue.client.alerts import Alerts
 from kue.client.builder import JobBuilder
 from kue.client.bulk_actions import BulkActions
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
@@ -37,7 +38,14 @@ if TYPE_CHECKING:
 
 
 class Kue(
-    Queries, QueueAdmin, Circuits, Schedules, BulkActions, Registration, RunMethods
+    Queries,
+    QueueAdmin,
+    Circuits,
+    Schedules,
+    Alerts,
+    BulkActions,
+    Registration,
+    RunMethods,
 ):
     """
     A queue of jobs.
@@ -197,19 +205,26 @@ class Kue(
         Call *callback* with each such event of any job: "job_complete", "job_failed" …
 
         Every subscriber receives every event.  A callback may be a coroutine function;
-        one that raises is logged and disturbs no other.
+        one that raises is logged and disturbs no other.  "alert" is reported by every
+        process that checks thresholds: see `alert`.
 
         Raises:
             ValueError: There is no such event; the message lists those there are.
         """
-        self._connection.subscriptions.on(kind_of(event, prefix=QUEUE_PREFIX), callback)
+        if event == Kind.ALERT:
+            self._connection.alert_events.on(callback)
+        else:
+            kind = kind_of(event, prefix=QUEUE_PREFIX)
+            self._connection.subscriptions.on(kind, callback)
         return self
 
     def off(self, event: str, callback: Callback | None = None) -> Kue:
         """Unregister *callback*, or with None all callbacks of *event*."""
-        self._connection.subscriptions.off(
-            kind_of(event, prefix=QUEUE_PREFIX), callback
-        )
+        if event == Kind.ALERT:
+            self._connection.alert_events.off(callback)
+        else:
+            kind = kind_of(event, prefix=QUEUE_PREFIX)
+            self._connection.subscriptions.off(kind, callback)
         return self
 
     def events(self, *names: str) -> AsyncIterator[Event]:
@@ -217,10 +232,13 @@ class Kue(
         Yield what happens to any job: everything, or the events named.
 
         A reader that is too slow misses the oldest and gets a ``lagged`` event.
+        ``q.events("alert")`` yields alerts, which no other events come with.
 
         Raises:
             ValueError: There is no such event.
         """
+        if names == (Kind.ALERT,):
+            return self._connection.alert_events.iterate()
         kinds = [kind_of(name, prefix=QUEUE_PREFIX) for name in names]
         return self._events(frozenset([*kinds, Kind.LAGGED] if kinds else Kind))
 

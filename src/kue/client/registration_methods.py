@@ -17,6 +17,7 @@ from typing import (
 )
 
 from kue.aio.callbacks import is_async
+from kue.client.alert_registration import AlertRegistration
 from kue.client.declared_schedules import module_of
 from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
 from kue.client.ready_middleware import for_errors
@@ -89,7 +90,7 @@ class ResourceDecorator(Protocol):
     def __call__(self, open_: Callable[[], AsyncIterator[T]], /) -> Resource[T]: ...
 
 
-class Registration(ScheduleRegistration):
+class Registration(ScheduleRegistration, AlertRegistration):
     """The methods of a queue that register handlers, and what is around them."""
 
     _handlers: HandlerRegistry

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kue.client.declared_schedules import DeclaredSchedule
+    from kue.model.alerts import AlertRule
 
 #: How many jobs of a type run at once by default: coroutines mostly wait, threads cost
 #: more, processes compute.
@@ -49,6 +50,8 @@ class HandlerRegistry:
         self.schedules: dict[str, DeclaredSchedule] = {}
         #: Named limits of tasks.
         self.limits = DeclaredLimits()
+        #: Thresholds by type (None: the default), with the module that declares them.
+        self.alerts: dict[str | None, tuple[AlertRule, str]] = {}
         #: Modules of handlers: the program owns the schedules that they declare.
         self.modules: set[str] = set()
 

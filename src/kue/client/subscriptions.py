@@ -38,7 +38,7 @@ def kind_of(name: str, *, prefix: str = "") -> Kind:
     Raises:
         ValueError: There is no such event; the message lists those there are.
     """
-    names = {prefix + kind: kind for kind in Kind}
+    names = {prefix + kind: kind for kind in Kind if kind is not Kind.ALERT}
     kind = names.get(name.replace(" ", "_"))
     if kind is None:
         raise ValueError(f"event {name!r} is unknown; there are {', '.join(names)}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from kue.aio.event_loop import on_signals
 from kue.aio.tasks import BackgroundTasks, cancel_all, wait_for_first
+from kue.client.alert_registration import reconcile_alerts
 from kue.client.declared_limits import write_limits
 from kue.client.declared_schedules import reconcile
 from kue.model.duration import Duration, milliseconds
@@ -148,12 +149,14 @@ class RunMethods:
         options = WorkerOptions(grace=seconds, **rest)
         hook_calls = BackgroundTasks()
         notify = partial(self._hooks.notify_failure, hook_calls)
+        notify_alerts = partial(self._hooks.notify_alerts, hook_calls)
         worker = Worker(
             self._connection.store,
             self._handlers.processors(types, options.concurrency),
             self._connection.settings,
             options,
             on_failed=notify if self._hooks.failure else None,
+            on_alerts=notify_alerts if self._hooks.alert else None,
         )
         return worker, hook_calls
 
@@ -162,6 +165,7 @@ class RunMethods:
         async with AsyncExitStack() as stack:
             stack.callback(self._workers.discard, worker)
             await self._connection.subscriptions.ready()
+            self._connection.alert_events.start()
             await self._hooks.start()
             stack.push_async_callback(self._hooks.stop)
             for resource in self._handlers.resources:
@@ -188,14 +192,22 @@ class RunMethods:
 
     @asynccontextmanager
     async def _reconciling(self) -> AsyncIterator[None]:
-        """Write the declared schedules to the store, in the background."""
+        """Write the declared schedules and alerts to the store, in the background."""
         connection, handlers = self._connection, self._handlers
-        write = partial(
+        stored = partial(
             reconcile, connection.store, handlers.schedules, handlers.modules
         )
-        writing = asyncio.create_task(
-            connection.store_retry.persist("schedules", write), name="kue schedules"
+        alerts = partial(
+            reconcile_alerts, connection.store, handlers.alerts, handlers.modules
         )
+
+        async def write() -> None:
+            retry = connection.store_retry
+            await asyncio.gather(
+                retry.persist("schedules", stored), retry.persist("alerts", alerts)
+            )
+
+        writing = asyncio.create_task(write(), name="kue declarations")
         try:
             yield
             # Also a worker that had nothing to do writes them.

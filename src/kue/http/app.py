@@ -117,6 +117,7 @@ def create_app(
         exception_handlers={HTTPException: _no_route, Exception: _fault},
     )
     app.state.live = live
+    app.state.alert_monitor = q.alert_monitor
     app.state.node = ServerBusNode(q.settings)
     app.state.samples = BusSamples(q.settings, options.redaction)
     app.state.bulk_tasks = bulk_actions.BulkTasks()

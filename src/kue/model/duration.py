@@ -102,6 +102,25 @@ def interval_words(milliseconds: int) -> str:
     raise ValueError(f"an interval is longer than 0 ms, not {milliseconds}")
 
 
+def words(milliseconds: int) -> str:
+    """Return a duration in its two largest units: ``2 h 5 min``."""
+    if milliseconds < _UNITS["s"]:
+        return f"{milliseconds} ms"
+    if milliseconds < 10 * _UNITS["s"]:
+        return f"{milliseconds / _UNITS['s']:.1f} s".replace(".0 s", " s")
+    for unit, name, part, part_name in (
+        (_UNITS["d"], "d", _UNITS["h"], "h"),
+        (_UNITS["h"], "h", _UNITS["m"], "min"),
+        (_UNITS["m"], "min", _UNITS["s"], "s"),
+    ):
+        if milliseconds >= unit:
+            rest = milliseconds % unit // part
+            return f"{milliseconds // unit:,} {name}" + (
+                f" {rest} {part_name}" if rest else ""
+            )
+    return f"{milliseconds // _UNITS['s']} s"
+
+
 def _parse(text: str, field: str) -> float:
     total, at = 0.0, 0
     while at < len(text):

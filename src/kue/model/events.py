@@ -33,6 +33,7 @@ class Kind(StrEnum):
     REMOVE = "remove"
     ERROR = "error"
     LAGGED = "lagged"
+    ALERT = "alert"
 
     @property
     def is_final(self) -> bool:
@@ -47,7 +48,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened to a job."""
 
     kind: Kind
-    #: 0 for ``lagged``, which is about the subscriber and not about a job.
+    #: 0 for ``lagged`` and ``alert``, which are about a subscriber and a queue.
     job_id: int
     type: str
     #: By the store's clock, Unix ms.

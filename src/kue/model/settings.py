@@ -64,6 +64,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     #: Cancel runs when the store was out of reach for as long as a lease: another
     #: worker may have them by then.
     strict_lease: bool = False
+    #: Webhooks of alerts are signed with it; empty for no signature.
+    webhook_secret: str = ""
 
     @property
     def keep(self) -> Keep:

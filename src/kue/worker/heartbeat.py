@@ -172,7 +172,7 @@ class Heartbeat:
     def _status(self) -> dict[str, Any] | None:
         """Return the status to send; None when nothing happened lately."""
         info = self._info()
-        names = ("running", "done", "blocked", "trouble", "processes")
+        names = ("running", "done", "blocked", "trouble", "slots", "processes")
         activity = [info.get(name) for name in names]
         self._count += 1
         if activity == self._last_activity and self._count % HEARTBEATS_PER_STATUS:

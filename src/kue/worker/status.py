@@ -67,6 +67,10 @@ class StatusCollector:
         self._started_at = time.time_ns() // 1_000_000
         self.loop_monitor: WorkerLoopMonitor | None = None
 
+    def add(self, processor: Processor) -> None:
+        """Report one more type that it handles."""
+        self._slots = {**self._slots, processor.type: processor.slots}
+
     def __call__(self) -> dict[str, Any]:
         lanes = self._context.lanes
         return {

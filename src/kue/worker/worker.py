@@ -18,6 +18,8 @@ from kue.aio.tasks import wait_for_first
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
 from kue.model.names import check_path_name
+from kue.worker import webhook
+from kue.worker.alert_monitor import AlertMonitor
 from kue.worker.heartbeat import HandleOrder, Heartbeat
 from kue.worker.idle_wait import IdleWait
 from kue.worker.lane import LOOPS_PER_LANE, Lane, LaneContext, Processor
@@ -36,6 +38,7 @@ from kue.worker.unhandled_types import warn_of_unhandled
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
+    from kue.model.alerts import AlertNotice
     from kue.model.settings import Settings
     from kue.store.contract import Store
     from kue.store.values import Outcome
@@ -81,6 +84,7 @@ class Worker:
         options: WorkerOptions = WorkerOptions(),  # noqa: B008 - frozen
         *,
         on_failed: Callable[[Outcome], None] | None = None,
+        on_alerts: Callable[[Sequence[AlertNotice]], None] | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         if not processors:
@@ -95,6 +99,7 @@ class Worker:
         self._settings = settings
         self._options = options
         self._on_failed = on_failed
+        self._on_alerts = on_alerts
         self._lanes: list[Lane] = []
         self._context = SharedContext(
             self.name, store, self._store_retry, settings, self._lanes, sleep
@@ -110,6 +115,8 @@ class Worker:
         self._ended = asyncio.Event()
         #: What ended one of its tasks, and so stopped the worker.
         self._bug: Exception | None = None
+        #: What its lanes share, while it runs.
+        self._lane_context: LaneContext | None = None
         #: A lane has no work for the moment.
         self._became_idle = asyncio.Event()
         #: It was ordered to stop through the store, and is not to be replaced.
@@ -274,11 +281,15 @@ class Worker:
         poison_pills: PoisonPills,
         services: list[asyncio.Task[None]],
     ) -> None:
-        loops = [
-            self._start(group, f"{lane.type} {number}", lane.run_loop)
-            for lane in self._lanes
-            for number in range(LOOPS_PER_LANE)
-        ]
+        loops = [task for lane in self._lanes for task in self._start_lane(group, lane)]
+
+        def handle_webhooks() -> None:
+            if not any(lane.type == webhook.TYPE for lane in self._lanes):
+                loops.extend(self._start_lane(group, self._add_webhook_lane()))
+
+        alert_monitor = AlertMonitor(
+            self._store, on_notices=self._on_alerts, on_webhooks=handle_webhooks
+        )
         # These end when the worker is stopped, before the runs.
         helpers = [
             self._start(
@@ -290,6 +301,7 @@ class Worker:
                 self._context.sleep,
             ),
             self._start(group, "idle wait", idle_wait.run),
+            self._start(group, "alerts", alert_monitor.run, self._context.sleep),
             self._start(group, "stop when done", self._stop_when_done),
         ]
         grace = 0.0
@@ -306,6 +318,25 @@ class Worker:
             idle_wait.cancel()
             # The last to end: until here our jobs must not be reclaimed.
             _cancel(services)
+
+    def _start_lane(
+        self, group: asyncio.TaskGroup, lane: Lane
+    ) -> list[asyncio.Task[None]]:
+        return [
+            self._start(group, f"{lane.type} {number}", lane.run_loop)
+            for number in range(LOOPS_PER_LANE)
+        ]
+
+    def _add_webhook_lane(self) -> Lane:
+        """Add a lane for webhooks, with slots of its own; the heartbeat resumes it."""
+        assert self._lane_context is not None
+        processor = webhook.processor(self._store, self._settings)
+        claimant = SlotClaimant(processor.slots)
+        context = self._lane_context._replace(budget=SlotBudget([claimant]))
+        lane = Lane(processor, claimant, context)
+        self._lanes.append(lane)
+        self.status.add(processor)
+        return lane
 
     def _shared_slots(self) -> int | None:
         """Return how many slots types share; None when each has its own."""
@@ -339,6 +370,7 @@ class Worker:
             on_paused=idle_wait.interrupt,
             on_failed=self._on_failed,
         )
+        self._lane_context = context
         # Idle wait and poison pills have the same list: lanes and they need each other.
         self._lanes += [
             Lane(processor, claimant, context)

@@ -1,4 +1,4 @@
-"""``kue queue``: list, pause, limit and clear types of jobs."""
+"""``kue queue``: list, pause, limit, monitor and clear types of jobs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from kue.cli.audit import login, unchanged
+from kue.cli.commands.queue_monitor import monitor
 from kue.cli.context import as_usage_error, changes, json_option, noun, reads
 from kue.cli.output.console import DONE, REFUSED, confirm, print_message, yes_option
 from kue.cli.output.listing import (
@@ -434,10 +435,10 @@ async def clear(
     print_message(f"removed {jobs(removed)}")
 
 
-@noun(list_, pause, resume, limit, clear, stats)
+@noun(list_, pause, resume, limit, clear, stats, monitor)
 def queue() -> None:
     """
-    List, pause, limit or clear types of jobs.
+    List, pause, limit, monitor or clear types of jobs.
 
     \b
       kue queue list

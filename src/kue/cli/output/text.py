@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kue.model.duration import words as words
+
 if TYPE_CHECKING:
     from datetime import tzinfo
 
@@ -25,7 +27,6 @@ _UNSAFE = re.compile(
 )
 _SHORT = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECOND, _MINUTE, _HOUR, _DAY = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 def visible(text: str) -> str:
@@ -52,25 +53,6 @@ def iso(moment: int, zone: tzinfo | None = None) -> str:
     except (OverflowError, ValueError):
         return f"{moment} ms"
     return then.isoformat(timespec="seconds")
-
-
-def words(milliseconds: int) -> str:
-    """Return a duration in its two largest units: ``2 h 5 min``."""
-    if milliseconds < _SECOND:
-        return f"{milliseconds} ms"
-    if milliseconds < 10 * _SECOND:
-        return f"{milliseconds / _SECOND:.1f} s".replace(".0 s", " s")
-    for unit, name, part, part_name in (
-        (_DAY, "d", _HOUR, "h"),
-        (_HOUR, "h", _MINUTE, "min"),
-        (_MINUTE, "min", _SECOND, "s"),
-    ):
-        if milliseconds >= unit:
-            rest = milliseconds % unit // part
-            return f"{milliseconds // unit:,} {name}" + (
-                f" {rest} {part_name}" if rest else ""
-            )
-    return f"{milliseconds // _SECOND} s"
 
 
 def since(moment: int, now: int) -> str:

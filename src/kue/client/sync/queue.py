@@ -164,3 +164,4 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
 async def _listen(queue: Kue, event: str, callback: Callback) -> None:
     queue.on(event, callback)
     await queue._connection.subscriptions.ready()
+    await queue._connection.alert_events.ready()

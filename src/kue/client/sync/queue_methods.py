@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven, OnProgress
     from kue.client.queries import Order
     from kue.client.selection import Selection
+    from kue.model.alert_options import AlertOptions
+    from kue.model.alerts import ActiveAlert, AlertRule
     from kue.model.circuit import Circuit
     from kue.model.duration import Duration
     from kue.model.job import Draft, Job, State
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         StoreFacts,
         WorkerStatus,
     )
+    from kue.worker.alert_records import Silenced
 
 
 class SyncQueueMethods(BlockingCalls):
@@ -447,6 +450,82 @@ class SyncQueueMethods(BlockingCalls):
             ScheduleNotFound: There is none of that name.
         """
         return SyncJobHandle(self, self.call(lambda q: q.run_schedule(name)))
+
+    def set_alert(
+        self, type: str | None = None, /, **options: Unpack[AlertOptions]
+    ) -> AlertRule:
+        """
+        Set the thresholds of *type*, or of every other type; options as of `alert`.
+
+        Replaces earlier ones.  Of a type that declares some in code, these stay until
+        the declaration changes.  Without a threshold the type has no alerts, whatever
+        the default is.
+
+        Raises:
+            ValueError, TypeError: An option makes no sense, or there are too many.
+        """
+        return self.call(lambda q: q.set_alert(**options))
+
+    def clear_alert(self, type: str | None = None) -> bool:
+        """
+        Remove the thresholds of *type*, or the default; return whether there were any.
+
+        The default then applies to the type.  Those that are declared in code are
+        switched off until the declaration changes.
+        """
+        return self.call(lambda q: q.clear_alert(type))
+
+    def alert_rules(self) -> dict[str | None, AlertRule]:
+        """Return all thresholds, by type; that of None is the default."""
+        return self.call(lambda q: q.alert_rules())
+
+    def alerts(self) -> list[ActiveAlert]:
+        """Return the alerts in force, as they were last checked."""
+        return self.call(lambda q: q.alerts())
+
+    def check_alerts(self) -> list[ActiveAlert]:
+        """
+        Check the thresholds now, unless that was done in the last ten seconds.
+
+        Reports what changed, as workers do, and returns the alerts in force.
+        """
+        return self.call(lambda q: q.check_alerts())
+
+    def silence(self, type: str | None = None, *, tag: str | None = None) -> Silenced:
+        """
+        Let jobs of *type*, or with *tag*, cause no warnings and alerts.
+
+        They run as before, and searches find them.
+
+        Raises:
+            ValueError: Neither or both are given, or there are too many.
+        """
+        return self.call(lambda q: q.silence(type, tag=tag))
+
+    def unsilence(self, type: str | None = None, *, tag: str | None = None) -> bool:
+        """Undo `silence`; return whether it was silenced."""
+        return self.call(lambda q: q.unsilence(type, tag=tag))
+
+    def silenced(self) -> Silenced:
+        """Return the silenced types and tags."""
+        return self.call(lambda q: q.silenced())
+
+    def monitor_tag(self, tag: str) -> list[str]:
+        """
+        Show the jobs with *tag* on the dashboard; return all tags that it shows.
+
+        Raises:
+            ValueError: There are too many, or it is not a tag.
+        """
+        return self.call(lambda q: q.monitor_tag(tag))
+
+    def unmonitor_tag(self, tag: str) -> bool:
+        """Undo `monitor_tag`; return whether the tag was monitored."""
+        return self.call(lambda q: q.unmonitor_tag(tag))
+
+    def monitored_tags(self) -> list[str]:
+        """Return the monitored tags, sorted."""
+        return self.call(lambda q: q.monitored_tags())
 
     def retry_many(
         self,

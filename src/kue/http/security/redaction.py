@@ -64,6 +64,7 @@ RULES = (
     "otp",
     "ssn",
     "social security",
+    "webhook",
 )
 #: With a number as its value, such a key is a count: ``max_tokens``.
 _COUNTED = frozenset({"token"})

@@ -22,7 +22,7 @@ import msgspec
 import uvicorn
 from starlette.applications import Starlette
 
-from kue.aio.tasks import wait_for_first
+from kue.aio.tasks import cancel_all, wait_for_first
 from kue.http.auth.startup_token import without_token
 from kue.http.framework.path_prefix import PathPrefix, checked
 from kue.http.security.csrf import MAX_HEADERS
@@ -145,17 +145,27 @@ async def serving(
     """
     server = _server(app, listener, options)
     task = asyncio.create_task(server.serve([listener]), name="kue http")
+    alerts = _start_alerts(app)
     try:
         await wait_for_first(server.is_up.wait(), task)
         if task.done():
             await task
         yield task
     finally:
+        await cancel_all([alerts])
         await app.state.live.close()
         server.should_exit = True
         await task
         # Done by uvicorn, unless it never started.
         listener.close()
+
+
+def _start_alerts(app: Starlette) -> asyncio.Task[None] | None:
+    """Check thresholds for as long as *app* is served; one around ours has none."""
+    monitor = getattr(app.state, "alert_monitor", None)
+    if monitor is None:
+        return None
+    return asyncio.create_task(monitor.run(), name="kue alerts")
 
 
 class _Server(uvicorn.Server):

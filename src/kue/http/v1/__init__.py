@@ -2,6 +2,7 @@
 
 from kue.http.v1 import (
     accounts,
+    alerts,
     bulk_actions,
     bus,
     circuits,
@@ -24,6 +25,7 @@ SECTIONS = (
     queues.section,
     circuits.section,
     scaling.section,
+    alerts.section,
     # Before single jobs: its paths have a word where theirs have an id.
     bulk_actions.section,
     jobs.section,

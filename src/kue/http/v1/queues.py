@@ -94,6 +94,8 @@ class QueueDetail(QueueView, frozen=True, kw_only=True):
 
     #: How long the next job to run has been waiting, in ms; null if none is.
     next_waits_ms: int | None
+    #: Whether its alerts and warnings are silenced.
+    silenced: bool
 
 
 class QueueList(msgspec.Struct, frozen=True):
@@ -324,4 +326,5 @@ async def _read_facts(context: RequestContext) -> _Facts:
 
 async def _detail(q: Kue, type: str, facts: _Facts) -> QueueDetail:
     waits = await next_waits(q, facts.now, type)
-    return QueueDetail.of(facts.queue(type), next_waits_ms=waits)
+    silenced = type in (await q.silenced()).types
+    return QueueDetail.of(facts.queue(type), next_waits_ms=waits, silenced=silenced)

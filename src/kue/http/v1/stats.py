@@ -10,6 +10,7 @@ from kue.client.queries import STATS_HOURS, STATS_MINUTES
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, not_found
 from kue.http.v1.job_json import MAX_MOMENT
+from kue.model.alerts import AlertKind
 from kue.model.histogram import Percentiles, percentiles, waiting_since
 from kue.model.job import State
 from kue.model.names import Name
@@ -17,6 +18,7 @@ from kue.model.view_struct import View
 from kue.store import values
 from kue.store.values import Stat
 from kue.worker.unhandled_types import takes, unhandled
+from kue.worker.waiting_time import oldest_waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,9 +39,6 @@ QUIET_MINUTES = 15
 STEPS = 60
 #: Warnings in one response; `Overview.more_warnings` counts the others.
 MAX_WARNINGS = 200
-#: Jobs read to find the oldest: of how many priorities, and how many of each.
-MAX_PRIORITIES = 20
-MAX_PER_PRIORITY = 20
 #: A backlog grows if at least this many more jobs, and this share, came than ended.
 MIN_GROWTH = 10
 GROWTH_SHARE = 0.1
@@ -100,7 +99,7 @@ class StoreView(msgspec.Struct, frozen=True):
 class Concern(msgspec.Struct, frozen=True):
     """A warning for operators."""
 
-    code: Literal["lost-worker", "circuit", "paused", "no-worker", "backlog"]
+    code: Literal["alert", "lost-worker", "circuit", "paused", "no-worker", "backlog"]
     #: What is wrong, in a sentence.
     message: str
     #: The type it is about, if it is about one.
@@ -109,6 +108,8 @@ class Concern(msgspec.Struct, frozen=True):
     worker: str | None = None
     #: The circuit it is about, if it is about one.
     circuit: str | None = None
+    #: Which threshold of the queue is reached, if it is an alert.
+    alert: AlertKind | None = None
 
 
 class PauseView(View, frozen=True, kw_only=True):
@@ -198,10 +199,19 @@ async def overview(context: RequestContext) -> Overview:
     workers = await q.workers()
     stats = await recent(q, now)
     measured = total(stats.all)
-    concerns = [
-        *_circuit_warnings(await known_circuits(context)),
-        *warnings_of(by_type, workers, await active_pauses(context), stats),
-    ]
+    alerts, silenced = await q.alerts(), await q.silenced()
+    concerns = _unrepeated(
+        [
+            *(
+                Concern("alert", one.message, one.type, alert=one.kind)
+                for one in alerts
+            ),
+            *_circuit_warnings(await known_circuits(context)),
+            *warnings_of(by_type, workers, await active_pauses(context), stats),
+        ],
+        {(one.type, one.kind) for one in alerts},
+        silenced.types,
+    )
     return Overview(
         counts=counts_of(
             {state: sum(one[state] for one in by_type.values()) for state in State}
@@ -209,7 +219,7 @@ async def overview(context: RequestContext) -> Overview:
         workers=worker_counts(workers),
         rates=rates_of(total(stats.full), stats.seconds),
         next_waits_ms=await next_waits(q, now),
-        oldest_waits_ms=await oldest_waits(q, now),
+        oldest_waits_ms=await oldest_waits(q.store, now, silenced=silenced.tags),
         latency=percentiles(measured.waits),
         run_time=percentiles(measured.runs),
         store=StoreView(*await q.facts(), q.store.name),
@@ -362,35 +372,6 @@ async def next_waits(q: Kue, now: int, type: str | None = None) -> int | None:
     return max(0, now - waiting_since(page.jobs[0])) if page.jobs else None
 
 
-async def oldest_waits(
-    q: Kue,
-    now: int,
-    type: str | None = None,
-    *,
-    priorities: int = MAX_PRIORITIES,
-    per_priority: int = MAX_PER_PRIORITY,
-) -> int | None:
-    """
-    Return the longest that a job has been waiting, in ms.
-
-    Stores order waiting jobs by priority and id, and not by when they began to wait.
-    Within a priority the first are the oldest, except for those that were requeued or
-    delayed: so the first few of each priority are read.
-    """
-    oldest, cursor = None, None
-    for _ in range(priorities):
-        page = await q.page(State.WAITING, type, limit=per_priority, cursor=cursor)
-        if not page.jobs:
-            break
-        priority = page.jobs[0].priority
-        first = [job for job in page.jobs if job.priority == priority]
-        waits = max(now - waiting_since(job) for job in first)
-        oldest = max(0, waits, oldest or 0)
-        # Where the next priority begins, whichever that is.
-        cursor = f"{priority + 1}:0"
-    return oldest
-
-
 # -- workers and warnings ------------------------------------------------------
 
 
@@ -417,6 +398,25 @@ def warnings_of(
             for found in unhandled(by_type, workers)
         ),
         *_backlog_warnings(by_type, workers, stats),
+    ]
+
+
+#: Warnings that an alert of the same queue replaces.
+_SAME_CAUSE = {"no-worker": ("no_worker",), "backlog": ("backlog", "oldest")}
+
+
+def _unrepeated(
+    concerns: Iterable[Concern], alerts: set[tuple[str, str]], silenced: Iterable[str]
+) -> list[Concern]:
+    """Return warnings without those of silenced types, and one for each cause."""
+    hidden = set(silenced)
+    return [
+        one
+        for one in concerns
+        if one.queue not in hidden
+        and not any(
+            (one.queue, kind) in alerts for kind in _SAME_CAUSE.get(one.code, ())
+        )
     ]
 
 

@@ -18,13 +18,13 @@ from kue.http.v1.stats import (
     QUIET_MINUTES,
     Concern,
     PauseView,
-    oldest_waits,
     recent_of,
     sums_by_type,
     warnings_of,
 )
 from kue.model.job import State
 from kue.store.values import Stat, summed
+from kue.worker.waiting_time import oldest_waits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -202,7 +202,7 @@ class SnapshotReader:
 
     async def _oldest_of(self, snapshot: Snapshot, type: str) -> int | None:
         return await oldest_waits(
-            self._q, snapshot.now, type, priorities=MAX_PRIORITIES, per_priority=1
+            self._q.store, snapshot.now, type, priorities=MAX_PRIORITIES, per_priority=1
         )
 
     async def _running(self, is_wanted: bool) -> dict[str, list[Job]]:

@@ -14,11 +14,14 @@ import { NO_VALUE, atMost, bytes, duration, number, rate, short, timeAgo } from 
 import { finished, history, throughput, valuesOf } from "../lib/stats-history.js";
 import { live, refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
+import { monitoredTags } from "./overview/tags.js";
 import { warnings } from "./overview/warnings.js";
 import { queueBadges } from "./queues/badges.js";
 
 const HOUR = 3_600_000;
 const MAX_FAILURES = 6;
+//: Failed jobs read to find those that are not silenced.
+const MAX_READ = 100;
 //: Milliseconds of waiting from which the tile is highlighted.
 const LONG_WAIT = 60_000;
 
@@ -34,6 +37,7 @@ export const page = {
     const flow = chart({ title: "Jobs per minute, last hour", format: short, height: 200 });
     const queues = busiestQueues();
     const failed = latestFailures();
+    const tags = monitoredTags();
     const welcomeNote = h("div", { hidden: true }, welcome());
     const rest = h(
       "div",
@@ -46,6 +50,7 @@ export const page = {
         panel("Queues", { aside: more("/queues", "All queues"), tight: true }, queues.node),
         panel("Latest failures", { aside: more("/errors", "All errors") }, failed.node),
       ),
+      tags.node,
     );
     root.append(
       h("header", { class: "page-head" }, h("h1", null, "Overview"), health.verdict),
@@ -66,13 +71,19 @@ export const page = {
     }
 
     async function readLists(signal) {
-      const wanted = { state: "failed", limit: MAX_FAILURES };
+      const { silenced } = await api.get("/alerts", null, { signal });
+      const isFiltered = silenced.types.length + silenced.tags.length > 0;
+      const wanted = { state: "failed", limit: isFiltered ? MAX_READ : MAX_FAILURES };
       const [all, { jobs }] = await Promise.all([
         api.get("/queues", null, { signal }),
         api.get("/jobs", wanted, { signal }),
+        tags.read(signal),
       ]);
-      queues.update(all);
-      failed.update(jobs);
+      queues.update({
+        ...all,
+        queues: all.queues.filter(({ type }) => !silenced.types.includes(type)),
+      });
+      failed.update(jobs.filter((job) => !isSilenced(job, silenced)).slice(0, MAX_FAILURES));
     }
 
     async function readPast(signal) {
@@ -287,6 +298,10 @@ function load({ counts }) {
 function queueName(queue) {
   const link = h("a", { href: href(`/queues/${pathSegment(queue.type)}`) }, queue.type);
   return h("span", { class: "named" }, link, queueBadges(queue));
+}
+
+function isSilenced({ type, tags = [] }, silenced) {
+  return silenced.types.includes(type) || tags.some((tag) => silenced.tags.includes(tag));
 }
 
 // -- latest failures --------------------------------------------------------------

@@ -11,6 +11,7 @@ import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { href, query, setQuery } from "../lib/router.js";
 import { addJob } from "./jobs/add.js";
+import { queueAlerts } from "./queue/alerts.js";
 import { frequentErrors, nextJobs, queueCharts, queueTiles, queueWorkers } from "./queue/panels.js";
 import { clear, limit, pause, promoteDelayed, resume, retryFailed } from "./queues/actions.js";
 import { pauseText, queueBadges } from "./queues/badges.js";
@@ -36,12 +37,14 @@ export const page = {
     const next = nextJobs(type);
     const failing = frequentErrors(type);
     const workers = queueWorkers(type);
+    const alerts = queueAlerts(type);
     const notFoundNote = h("div", { hidden: true }, notFound(type));
     const body = h(
       "div",
       { class: "pile", hidden: true },
       h("div", { class: "tiles" }, tiles.nodes),
       panel("Jobs by state", {}, counts.node),
+      alerts.node,
       h("div", { class: "page-bar" }, rangeButtons(range, chooseRange)),
       h("div", { class: "columns columns-three" }, plots.nodes),
       h("div", { class: "columns columns-three" }, next.node, failing.node, workers.node),
@@ -82,7 +85,7 @@ export const page = {
     }
 
     async function readLists(signal) {
-      await Promise.all([next.read(signal), workers.read(signal)]);
+      await Promise.all([next.read(signal), workers.read(signal), alerts.read(signal)]);
     }
 
     function fillBadges() {

@@ -1,10 +1,11 @@
-// Settings page: account, theme, users and tokens.
+// Settings page: account, theme, alerts, users and tokens.
 
 import { formDialog } from "../components/form.js";
 import { setTheme, themeName } from "../components/theme.js";
 import { toast } from "../components/toast.js";
 import { version } from "../lib/config.js";
 import { fill, h } from "../lib/dom.js";
+import { alertsPanel } from "./settings/alerts.js";
 import { tokensPanel } from "./settings/tokens.js";
 import { usersPanel } from "./settings/users.js";
 
@@ -18,6 +19,7 @@ export const page = {
     root.append(
       h("header", { class: "page-head" }, h("h1", null, "Settings")),
       accountPanel(context, end.signal),
+      alertsPanel(context),
     );
     if (context.can("admin")) root.append(usersPanel(context), tokensPanel(context));
     return () => end.abort();

@@ -12,6 +12,7 @@ import { close } from "../queues/circuits.js";
 
 //: Tone and title of each kind of warning, worst first.
 const KINDS = {
+  alert: { tone: "bad", word: "Alert" },
   "lost-worker": { tone: "bad", word: "Worker lost" },
   "no-worker": { tone: "bad", word: "No worker" },
   circuit: { tone: "warn", word: "Circuit breaker" },
@@ -37,7 +38,10 @@ export function warnings({ onChange }) {
   const node = h("div", { class: "pile" }, list, rest);
   const show = keyedList(
     list,
-    (one) => JSON.stringify([one.code, one.queue, one.worker, one.circuit, one.queues]),
+    (one) =>
+      JSON.stringify(
+        [one.code, one.alert, one.queue, one.worker, one.circuit, one.queues],
+      ),
     (one) => warning(one, onChange),
   );
   let health = null;

@@ -150,7 +150,7 @@ function numberField(name, label, value, help) {
 }
 
 //: A duration as the server parses it.
-function durationText(ms) {
+export function durationText(ms) {
   const [unit, size] = UNITS.find(([, one]) => ms % one === 0) ?? ["ms", 1];
   return `${ms / size}${unit}`;
 }
