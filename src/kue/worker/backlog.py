@@ -45,17 +45,22 @@ class Backlog(NamedTuple):
 
 
 async def backlogs(store: Store, types: Collection[str]) -> dict[str, Backlog]:
-    """Return the backlog of each of *types*: one call, and three while jobs wait."""
+    """Return the backlog of each of *types*: one call, and four while jobs wait."""
     counts = await store.count()
     found = {type: _counted(counts.get(type, {})) for type in types}
     if not any(backlog.waiting for backlog in found.values()):
         return found
-    pauses, limits = await asyncio.gather(store.paused(), store.limits())
+    pauses, limits, named = await asyncio.gather(
+        store.paused(), store.limits(), store.named_limits()
+    )
     paused = _paused(pauses, found)
     return {
         type: Backlog(0, backlog.running)
         if type in paused
-        else _limited(backlog, limits.get(type))
+        # Jobs of any type may count against a named limit.
+        else _limited(backlog, limits.get(type))._replace(
+            is_limited=type in limits or bool(named)
+        )
         for type, backlog in found.items()
     }
 
@@ -94,4 +99,4 @@ def _limited(backlog: Backlog, limits: Limits | None) -> Backlog:
     waiting = backlog.waiting
     if limits.concurrency is not None:
         waiting = min(waiting, max(0, limits.concurrency - backlog.running))
-    return Backlog(waiting, backlog.running, is_limited=True)
+    return backlog._replace(waiting=waiting)
