@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kue.model.histogram import Timing
+from kue.model.named_limits import LimitRule, StoredLimit
 from kue.store.contract import Store
 from kue.store.sqlite import schema
 from kue.store.sqlite.store import SqliteStore
@@ -28,7 +29,7 @@ from kue.store.values import (
     RenewRequest,
 )
 from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, Verb, build
-from tests.support.jobs import HOUR, T0, add_many, count_again
+from tests.support.jobs import HOUR, T0, add_many, claim, count_again
 
 TIMING = Timing(TYPE, {1: 1}, {1: 1})
 ACT = AuditEntry(who="ann", what="jobs.remove")
@@ -69,6 +70,14 @@ ASIDE: dict[str, Verb] = {
     ),
     "forget": lambda store, scene: store.forget("user", "ann", now=T0),
     "note": lambda store, scene: store.note(ACT, now=LATER),
+    "named limits": lambda store, scene: store.named_limits(),
+    "limit use": lambda store, scene: store.limit_use("rate", now=LATER),
+    "claim limited": lambda store, scene: store.claim(
+        ClaimRequest(["limited"], 5, worker="w2", claim=Claim("l", 1)), now=LATER + HOUR
+    ),
+    "set named limit": lambda store, scene: store.set_named_limit(
+        "slots", StoredLimit(LimitRule(concurrency=2)), now=LATER
+    ),
     "acts": lambda store, scene: store.acts(),
 }
 #: All verbs but those that are called elsewhere: reads see the damage before writes do.
@@ -136,6 +145,15 @@ async def prepare(path: Path, *, jobs: int = 1) -> Scene:
     return scene
 
 
+async def hold_by_limits(store: Store) -> None:
+    """Have a job running, and another one held, by each kind of named limit."""
+    rules = {"slots": LimitRule(concurrency=1), "rate": LimitRule(rate=1, per=HOUR)}
+    for name, rule in rules.items():
+        await store.set_named_limit(name, StoredLimit(rule, rule), now=T0)
+        await add_many(store, 2, "limited", limited_by={name: "k"})
+    assert len(await claim(store, "limited")) == len(rules)
+
+
 async def surround(store: Store) -> None:
     await store.measure([TIMING], now=T0)
     await store.keep(KeepRequest("user", "ann", "{}", until=LATER + HOUR), now=T0)
@@ -143,6 +161,7 @@ async def surround(store: Store) -> None:
     await store.pause(
         PauseRequest(worker="w2", reason="tests", until=LATER + HOUR), now=T0
     )
+    await hold_by_limits(store)
     await store.order("w1", "stacks", now=T0)
     await store.write_stacks("w1", "a stack", now=T0)
     await store.tend(now=T0)

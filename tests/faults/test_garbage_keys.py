@@ -20,7 +20,15 @@ from kue.model.errors import StoreCorrupt, StoreError, StoreRefused
 from kue.store import store_for
 from kue.store.contract import Store
 from tests.faults.garbling import call_all, errors
-from tests.faults.garbling_keys import PLACES, VERBS, Case, Garbling, place_of, prepare
+from tests.faults.garbling_keys import (
+    PLACES,
+    SCORES,
+    VERBS,
+    Case,
+    Garbling,
+    place_of,
+    prepare,
+)
 from tests.faults.scene import Scene, Verb
 from tests.support.command_line import CommandLine
 from tests.support.engines import Engine
@@ -44,6 +52,7 @@ NEVER_THERE = {
     "hours:*",
     "info",
     "job:*:log",
+    "limit rate:*",  # begins again
     "listeners",
     "meta",  # written again by the next opening; workers that run notice
     "orders",
@@ -62,6 +71,7 @@ _TEXT = ("empty", "text", "object", "negative", "float", "huge", "nan", "binary"
 LEGAL = {
     "agenda": {"=0.5"},  # as types without jobs have it
     "info": {"w*=object"},
+    "limit running:*": {f"={score}" for score in SCORES},  # since when is not used
     # Any text, and of workers that nobody knows.
     "stacks": {f"w*={kind}" for kind in (*_TEXT, "long")} | {"+text", "+negative"},
     "types": {"+text", "+negative"},  # without jobs, and forgotten after a day

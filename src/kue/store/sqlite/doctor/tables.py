@@ -12,7 +12,7 @@ from kue.store.sqlite.doctor.finding import Act, Repair, SqliteFinding, Values
 from kue.store.sqlite.error_groups import FINGERPRINT
 from kue.store.sqlite.removal import REMOVED
 from kue.store.sqlite.rows import rows_of, shown
-from kue.store.sqlite.verbs import limits, schedules
+from kue.store.sqlite.verbs import limits, named_limits, schedules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,23 +135,6 @@ _RULES = (
         """,
     ),
     _Rule(
-        "held-drift",
-        "jobs of {type!r} are held by limit {ref!r}, and none of them runs or is ready",
-        """
-        SELECT DISTINCT type, held_by AS ref FROM jobs INDEXED BY jobs_held_by
-        WHERE state = 'waiting' AND held = 2 AND NOT EXISTS (
-            SELECT 1 FROM limit_openings
-            WHERE limit_openings.type = jobs.type AND ref = held_by)
-        AND NOT EXISTS (SELECT 1 FROM limit_runs WHERE ref = held_by)
-        AND NOT EXISTS (
-            SELECT 1 FROM jobs AS ready INDEXED BY jobs_ready
-            WHERE ready.state = 'waiting' AND ready.held = 0
-            AND instr(ready.limited_by, json_quote(jobs.held_by)))
-        """,
-        "let it decide again",
-        "REPLACE INTO limit_openings (type, ref, at) VALUES (:type, :ref, 0)",
-    ),
-    _Rule(
         "count-drift",
         "{actual} jobs of {type!r} are {state}, and {recorded} are counted",
         f"""
@@ -182,6 +165,19 @@ _HELD_GROUPS = """
 SELECT type, group_key, min(id) FROM jobs INDEXED BY jobs_held_in_group
 WHERE state = 'waiting' AND held = 1 GROUP BY type, group_key
 """
+_HELD_BY_LIMITS = """
+SELECT type, held_by, min(id) FROM jobs INDEXED BY jobs_held_by
+WHERE state = 'waiting' AND held = 2 GROUP BY held_by, type
+"""
+_HAS_OPENING = "SELECT EXISTS (SELECT 1 FROM limit_openings WHERE type = ? AND ref = ?)"
+#: Of those that run, or could.
+_HAS_MEMBER = """
+SELECT EXISTS (SELECT 1 FROM limit_runs WHERE ref = :ref),
+    EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_ready
+            WHERE state = 'waiting' AND held = 0
+            AND instr(limited_by, json_quote(:ref)))
+"""
+_OPEN_NOW = "REPLACE INTO limit_openings (type, ref, at) VALUES (:type, :ref, 0)"
 _READY_IN_GROUP = """
 SELECT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_ready
     WHERE state = 'waiting' AND held = 0 AND type = ? AND group_key = ?)
@@ -231,6 +227,24 @@ def _check_limits(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
             StoredLimit.read(text)
         except (ValueError, TypeError):
             yield SqliteFinding("bad-record", f"the limit {name!r} cannot be read")
+    for type, ref, job_id in db.execute(_HELD_BY_LIMITS).fetchall():
+        if not _can_be_released(db, type, ref):
+            yield SqliteFinding(
+                "held-drift",
+                f"jobs of {type!r} are held by limit {ref!r}, which will release none",
+                Repair("have it release what it can", _OPEN_NOW),
+                {"type": type, "ref": ref, "job_id": job_id},
+            )
+
+
+def _can_be_released(db: sqlite3.Connection, type: str, ref: str) -> bool:
+    """Return whether a run that ends, or the time, will release jobs of a limit."""
+    rule = named_limits.read_level(db, ref, 0).rule
+    if rule is None:
+        return False
+    if rule.rate is not None:
+        return bool(db.execute(_HAS_OPENING, (type, ref)).fetchone()[0])
+    return any(db.execute(_HAS_MEMBER, {"ref": ref}).fetchone())
 
 
 def _is_rightly_held(
