@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from kue.model.draft import draft
 from kue.model.job import Retried, Stalled, State
+from kue.model.named_limits import LimitRule, StoredLimit
 from kue.store.contract import Store
+from kue.store.redis.store import RedisStore
 from kue.store.values import Limits, MoveRequest, Progress, RemoveRequest
 from tests.support.hands import Damage, Hands, Names, check_reply, read_damages
 from tests.support.jobs import (
@@ -92,6 +94,20 @@ async def held(store: Store) -> Made:
     return {"id": second, "first": first}
 
 
+async def limited(store: Store, rate: int = 0) -> Made:
+    """Have a job held because another one runs, or began to, under a named limit."""
+    assert isinstance(store, RedisStore)
+    rule = LimitRule(rate=rate, per=HOUR) if rate else LimitRule(concurrency=1)
+    await store.set_named_limit("api", StoredLimit(rule), now=T0)
+    first, second = await add_many(store, 2, limited_by={"api": "k"})
+    assert await claim_ids(store) == [first]
+    assert (await get_one(store, second)).held
+    keys = store._db.keys[store._db.home_of("email")]
+    structures = ("keys", "held:k", "running:k", "rate:k")
+    names = {f"api_{name[:4]}": keys.of_limit("api", name) for name in structures}
+    return {"id": second, "first": first, **names}
+
+
 async def progressing(store: Store) -> Made:
     job = await start_one(store)
     await store.progress([Progress(job.id, 10)])
@@ -130,6 +146,7 @@ JOBS: dict[str, Callable[..., Awaitable[Made]]] = {
     function.__name__: function
     for function in (
         *(running, fresh, gone, cancelling, retried, stalled, restarted, held),
+        limited,
         *(progressing, dependent, lasting, third, scheduled, paused),
     )
 }
@@ -458,6 +475,37 @@ held | DEL {limits} | claimed
     held-drift: job {id} is held, but its type has no limit for a group -> requeue it
 """
 
+LIMITS = """
+limited | DEL {api_held} | one waits; ZCARD {waiting} = 1
+    held-drift: job {id} is in held, but not among those of its group or a limit
+    -> requeue it
+limited | DEL {held} | ZCARD {api_held} = 0
+    held-drift: job {id} is among the held jobs of its group or a limit, but not in held
+    -> requeue it
+limited | ZADD {api_held} 1 {id} | ZSCORE {api_held} {id} = {score}
+    bad-score: job {id} is held by limit api:k with the score 1, where {score} is right
+    -> set it to {score}
+limited | ZADD {api_held} 1 {first} | ZCARD {api_held} = 1
+    held-drift: job {first} is in active, but among the held jobs of api:k
+    -> take it out there
+limited | DEL {api_runn} | ZCARD {api_runn} = 1
+    limit-drift: job {first} is active, but not among the running jobs of limit api:k
+    -> add it
+limited | ZADD {api_runn} 1 {id} | ZCARD {api_runn} = 1
+    limit-drift: job {id} is in held, but among the running jobs of limit api:k
+    -> take it out
+limited | HDEL {named_limits} api | claimed
+    held-drift: job {id} is held by limit api:k, which has no rule -> requeue it
+limited | SADD {api_keys} other | SCARD {api_keys} = 1
+    stray-entry: limit 'api' lists the key 'other', under which no job runs or is held
+    -> take it out
+limited rate=1 | DEL {opens} | ZCARD {opens} = 1
+    missing-entry: job {id} is held by the rate api:k, but its type has no entry in
+    opens -> look at the rate again now
+limited rate=1 | SET {api_rate} garbage | EXISTS {api_rate} = 0
+    bad-value: key {api_rate} has 'garbage', which Kue does not write -> begin again
+"""
+
 KEYS_AND_DEPENDENCIES = """
 waiting | EXPIRE {record} 1000 | TTL {record} = -1
     expiring-key: key {record} has a time to live, after which it would be lost
@@ -519,7 +567,14 @@ scheduled | HSET {schedules} nightly garbage |
     bad-record: the schedule 'nightly' cannot be read
 """
 
-TABLES = (STATES, SCORES, ENTRIES, UNIQUE_KEYS_AND_GROUPS, KEYS_AND_DEPENDENCIES)
+TABLES = (
+    STATES,
+    SCORES,
+    ENTRIES,
+    UNIQUE_KEYS_AND_GROUPS,
+    KEYS_AND_DEPENDENCIES,
+    LIMITS,
+)
 
 
 @pytest.mark.parametrize(
