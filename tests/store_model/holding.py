@@ -168,7 +168,9 @@ class Holding(Ledger):
             self.buckets[type] = Bucket(after.rate * after.per, now)
         for entry in self.of(State.WAITING, type):
             entry.is_held = False
-            entry.may_be_held = entry.may_be_held and after.per_key is not None
+            is_limited = any(name in self.named for name, _ in entry.draft.limited_by)
+            may_be = after.per_key is not None or is_limited
+            entry.may_be_held = entry.may_be_held and may_be
         self.owed.add(type)
 
     def set_named_limit(self, name: str, number: int | None) -> None:

@@ -47,6 +47,7 @@ class Walks(OperatedMachine):
         self.both.resume(None)
         self.both.resume(DEEP)
         self.both.limit(DEEP, None)
+        self.both.set_named_limit(draws.limit_of(DEEP), None)
 
     def add_deep(self, **options: Any) -> int:
         return self.say_add([deep(**options)])[0]

@@ -176,6 +176,8 @@ class Registration(ScheduleRegistration, AlertRegistration):
         task: Task[..., Any, Any] = Task(
             queue, function, type, arguments, TASK_DEFAULTS | options, named
         )
+        for limit in named:
+            self._handlers.limits.add(limit, type)
         self._handlers.modules.add(module_of(function))
         where = execution or ("loop" if is_async(function) else "thread")
         if where == "process" and uses:
@@ -194,8 +196,6 @@ class Registration(ScheduleRegistration, AlertRegistration):
                 uses=tuple(uses),
             )
         )
-        for limit in named:
-            self._handlers.limits.add(limit, type)
         return task
 
     # -- handlers --------------------------------------------------------------

@@ -64,8 +64,11 @@ class LimitRule(msgspec.Struct, frozen=True, omit_defaults=True):
                 raise ValueError(
                     f"{name} must be at most {MAX_NUMBER:,}, not {value:,}"
                 )
-        if self.burst is not None and self.rate is None:
-            raise ValueError("burst is part of a rate")
+        if self.rate is None:
+            if self.burst is not None:
+                raise ValueError("burst is part of a rate")
+            # It means nothing here: equal rules must be equal.
+            msgspec.structs.force_setattr(self, "per", 1000)
 
     @property
     def text(self) -> str:

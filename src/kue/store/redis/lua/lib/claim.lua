@@ -196,7 +196,9 @@ local function offer_slots(entry, head)
   if head.group and not is_full(entry, head.group) then
     release_held(entry.q, head.group)
   end
-  named.offer(head)
+  if head.limits then
+    named.offer(head)
+  end
 end
 
 -- Park, hold or expire the jobs that cannot start.
@@ -283,7 +285,9 @@ local function claim(types, limit, suffix, expired_tail)
       end
     end
   end
-  named.spend()
+  if has_named_limits then
+    named.spend()
+  end
   if fence > first then
     redis.call("SET", root .. ":fence", string.format("%.0f", fence))
   end

@@ -56,7 +56,9 @@ local function depart(id, q, place, head)
     if head.group then
       free_slot(q, head.group)
     end
-    named.leave(id, head)
+    if head.limits then
+      named.leave(id, head)
+    end
     if redis.call("ZCARD", q .. "waiting") > 0 then
       wake(q)
     end
@@ -68,12 +70,16 @@ local function depart(id, q, place, head)
     if head.group then
       release_held(q, head.group)
     end
-    named.offer(head)
+    if head.limits then
+      named.offer(head)
+    end
   elseif place == "held" then
     if head.group then
       redis.call("ZREM", q .. "held:" .. head.group, id)
     end
-    named.unhold(id, head)
+    if head.limits then
+      named.unhold(id, head)
+    end
   elseif place == "blocked" then
     for _, parent in ipairs(redis.call("SMEMBERS", job .. id .. ":after")) do
       if parent % shards == shard then
