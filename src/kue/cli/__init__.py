@@ -27,7 +27,7 @@ __all__ = ["main"]
 #: Each is in the module of the same name.
 COMMANDS = (
     *("bench", "bus", "completion", "dashboard", "demo", "doctor", "failed", "job"),
-    *("queue", "schedule", "token", "up", "user", "worker", "workers"),
+    *("limit", "queue", "schedule", "token", "up", "user", "worker", "workers"),
 )
 
 
