@@ -67,6 +67,7 @@ def test_a_user_without_a_name_is_noted_by_number(
             "queue.clear",
             "email",
         ),
+        (("limit", "set", "stripe", "--concurrency", "5"), "limit.set", "stripe"),
         (("token", "add", "shop", "--scope", "read"), "token.add", "shop"),
         (("doctor", "--repair"), "doctor", ""),
     ],
@@ -90,6 +91,7 @@ def test_looking_is_not_noted(kue: CommandLine) -> None:
         ("job", "show", "1"),
         ("queue", "list"),
         ("queue", "limit", "email"),
+        ("limit", "list"),
         ("token", "list"),
         ("doctor",),
     ):

@@ -57,6 +57,10 @@ async def test_a_change_is_noted_with_who_what_target_status_and_address(
             *("PUT", "/api/v1/schedules/a", {"type": "a", "every": "1h"}),
             *("schedules.set_schedule", "a", 201),
         ),
+        (
+            *("PUT", "/api/v1/limits/stripe", {"concurrency": 5}),
+            *("limits.set_limit", "stripe", 201),
+        ),
         ("POST", "/kue/job", {"type": "a"}, "kue.add", "", 200),
         ("GET", "/kue/inactive/{id}", None, "kue.restart", "{id}", 200),
         ("DELETE", "/kue/job/{id}", None, "kue.remove", "{id}", 200),
