@@ -18,6 +18,7 @@ const OPTIONS = [
   { name: "unique", of: (job) => job.unique },
   { name: "unique_for", of: (job) => seconds(job.unique_for) },
   { name: "group", of: (job) => job.group },
+  { name: "limited_by", of: (job) => ifAny(job.limited_by) },
   { name: "tags", of: (job) => (job.tags?.length ? job.tags : null) },
 ];
 //: Options that the command line does not have.
@@ -29,7 +30,7 @@ const MORE_OPTIONS = [
     of: (job) => job.delivery,
     usual: "at-least-once",
   },
-  { name: "meta", of: (job) => (Object.keys(job.meta ?? {}).length ? job.meta : null) },
+  { name: "meta", of: (job) => ifAny(job.meta) },
 ];
 
 //: The body of POST /jobs that adds a similar job.
@@ -61,6 +62,11 @@ function asCommand(job) {
       options.push(...value.map((tag) => `--tag ${quoted(tag)}`));
       continue;
     }
+    if (name === "limited_by") {
+      const limits = Object.entries(value).map(([limit, key]) => (key ? `${limit}=${key}` : limit));
+      options.push(...limits.map((one) => `--limited-by ${quoted(one)}`));
+      continue;
+    }
     const text = typeof value === "object" ? JSON.stringify(value) : String(value);
     options.push(`--${name.replace("_", "-")}=${quoted(text)}`);
   }
@@ -86,6 +92,10 @@ function optionsOf(job, options) {
     if (value !== usual) found[name] = value;
   }
   return found;
+}
+
+function ifAny(mapping) {
+  return Object.keys(mapping ?? {}).length ? mapping : null;
 }
 
 function seconds(ms) {

@@ -7,7 +7,7 @@ const UNITS = [
   ["s", 1_000],
 ];
 //: Options of its job that the form does not show, and that stay as they are.
-const KEPT = ["priority", "backoff", "unique", "group", "tags", "remove_on_complete", "delivery"];
+const KEPT = ["priority", "backoff", "unique", "group", "limited_by", "tags", "remove_on_complete", "delivery"];
 //: Those of them that are durations, in ms.
 const KEPT_DURATIONS = ["delay", "timeout", "ttl", "expires", "unique_for", "retention"];
 
