@@ -79,7 +79,7 @@ class LimitedJob(View, frozen=True, kw_only=True):
 class NamedLimit(LimitDetail, frozen=True, kw_only=True):
     """A limit that jobs share by name, with its keys and some of its jobs."""
 
-    #: Running and waiting ones, if they are among the first 500 jobs of their state.
+    #: Some that run or are held back, of the first 500 jobs of their state.
     jobs: list[LimitedJob]
 
 
@@ -221,10 +221,17 @@ async def _jobs(q: Kue, name: str, most: int) -> list[Job]:
             Filter(state=state),
             scan=MAX_SCAN,
             limit=most,
-            accept=lambda job: name in dict(job.limited_by),
+            accept=lambda job: name in dict(job.limited_by) and _is_shown(job, name),
         )
         found += page.jobs
     return found
+
+
+def _is_shown(job: Job, name: str) -> bool:
+    """Return whether a job runs, or waits for this limit and not for another one."""
+    waits = f"waits for limit {name!r}"
+    reasons = (f"{waits},", f"{waits} of ", "paused")
+    return job.state is State.ACTIVE or job.held.startswith(reasons)
 
 
 def _limited_job(job: Job, name: str) -> LimitedJob:

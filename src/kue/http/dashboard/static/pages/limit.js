@@ -182,7 +182,7 @@ function jobState({ state, held, held_until: until }) {
   return [
     stateBadge(state),
     held && h("span", { class: "note", title: held }, " held"),
-    until !== null && h("span", { class: "note" }, ", until ", timeAgo(until)),
+    until !== null && h("span", { class: "note" }, ", may start ", timeAgo(until)),
   ];
 }
 

@@ -27,7 +27,7 @@ export function heldNote({ held, held_until: until, limited_by: limits }) {
     "p",
     { class: "job-note" },
     `Held: ${held}`,
-    until !== null && [", until ", timeAgo(until)],
+    until !== null && ["; it may start ", timeAgo(until)],
     name !== undefined && [" · ", h("a", { href: href(limitPath(name)) }, `Limit ${name}`)],
   );
 }
