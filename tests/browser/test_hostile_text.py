@@ -128,7 +128,7 @@ LISTS = {
     "failed": ("/jobs?state=failed", "tbody"),
     "errors": ("/errors", "main"),
     "schedules": ("/schedules", "tbody"),
-    "limits": ("/limits", "tbody"),
+    "limits": ("/limits", "main"),
     "workers": ("/workers", "main"),
 }
 

@@ -283,7 +283,9 @@ async def test_a_job_that_waits_for_a_rate_says_until_when(
     held = await hold_by_rate(q)
     await opened(page, f"{address}/jobs/{held}")
 
-    note = page.get_by_text("Held: waits for limit 'mail' of 'ann', 1 per hour; it may start")
+    note = page.get_by_text(
+        "Held: waits for limit 'mail' of 'ann', 1 per hour; it may start"
+    )
     await expect(note.locator("time")).to_have_text(re.compile(r"in (1 h|\d+ min)"))
 
 

@@ -152,13 +152,15 @@ def _show_keys(keys: list[LimitKeyView], now: int) -> None:
 @click.argument("name", type=LIMIT)
 @click.option("--concurrency", type=int, help="How many may run at once.")
 @click.option("--rate", metavar="NUMBER/TIME", help="How many may start: 10/s, 100/5m.")
-@click.option("--burst", type=int, help="Let so many start at once; --rate on average.")
+@click.option(
+    "--burst", type=int, help="How many may start at once; --rate is the average."
+)
 @json_option(help="Write one JSON object: the limit as it is now.")
 async def set_(q: Kue, /, name: str, as_json: bool, **given: Any) -> None:
     """
     Set what the limit NAME allows, also while jobs run.
 
-    Give --concurrency or --rate.  With a rate, no more than so many jobs start in any
+    Give --concurrency or --rate.  With a rate, never more jobs than that start in any
     such time; with --burst it is an average.  It applies to each key of the limit, in
     all workers together.  It stays until it is set again, or a worker starts whose
     program declares another rule than before.

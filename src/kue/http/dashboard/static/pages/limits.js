@@ -192,7 +192,7 @@ function noTypesText() {
 function noLimits(add) {
   return emptyState({
     title: "No named limits yet",
-    text: "Jobs of any types share a named limit: so many run at once, or start in a time.",
+    text: "It limits how many jobs, of any types, run at once or start in a time.",
     code: FIRST_LIMIT,
     action: can("manage") ? { label: "New limit", run: add } : null,
   });

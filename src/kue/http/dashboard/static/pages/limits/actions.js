@@ -122,7 +122,7 @@ function fieldsOf(limit, names) {
       value: durationText(per),
       help: "For example 1s, 1m or 1h",
     },
-    numberField("burst", "Burst", burst, "May be empty: so many start at once, then the rate"),
+    numberField("burst", "Burst", burst, "May be empty. How many may start at once; the rate is the average"),
   ];
 }
 
