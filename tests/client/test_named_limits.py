@@ -188,6 +188,7 @@ def test_ordinary_code_has_the_same_limits(plain_q: Kue) -> None:
     job = q.get(q.enqueue_many([charge.draft("ann")])[0].id)
     q.set_limit("stripe", concurrency(5))
 
+    assert job.job is not None
     assert dict(job.job.limited_by) == {"charge.concurrency.to": "ann"}
     assert q.named_limits() == {"stripe": StoredLimit(FIVE)}
     assert q.limit_use("stripe") == []

@@ -258,9 +258,9 @@ async def test_what_is_shown_can_be_sent_again(
     before = await q.schedule("all", draft, cron="0 3 * * *")
 
     shown = (await client.get("/schedules/all")).json()
-    kept = ("type", "data", "priority", "backoff", "unique", "meta", "cron")
-    kept += ("limited_by",)
-    body = {name: shown[name] for name in kept} | {"remove_on_complete": True}
+    kept = ("type", "data", "priority", "backoff", "unique", "limited_by", "meta")
+    body = {name: shown[name] for name in (*kept, "cron")}
+    body |= {"remove_on_complete": True}
     for name in ("delay", "ttl", "expires", "unique_for"):
         body[name] = f"{shown[name]}ms"
     answer = await client.put("/schedules/all", json=body)
