@@ -9,7 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from kue import JobHandle, Kue, LimitRule, State, StoredLimit, concurrency, rate
+from kue import (
+    ConfigError,
+    JobHandle,
+    Kue,
+    LimitRule,
+    State,
+    StoredLimit,
+    concurrency,
+    rate,
+)
+from tests.support.engines import SHARDS, Engine
 from tests.support.patience import PATIENCE_SECONDS, eventually
 
 FIVE = LimitRule(concurrency=5)
@@ -316,6 +326,29 @@ async def test_a_limit_that_was_set_first_is_replaced_by_the_declared_one(
     await started(declaring(q, 5))
 
     assert await q.named_limits() == {"stripe": StoredLimit(FIVE, FIVE)}
+
+
+@pytest.mark.parametrize("engine", ["redis-shards"], indirect=True)
+async def test_a_limit_of_types_on_different_shards_keeps_the_worker_from_starting(
+    engine: Engine,
+) -> None:
+    async with Kue(engine.settings.url, prefix=engine.settings.prefix) as q:
+        ran: list[str] = []
+
+        async def charge() -> None:
+            ran.append("one of them")
+
+        # A name decides on which shard its type lives: not all of these on one.
+        types = [f"type {number}" for number in range(4 * SHARDS)]
+        for type in types:
+            q.task(name=type, limits=[concurrency(1, name="stripe")])(charge)
+        jobs = await q.enqueue_many(q.draft(type) for type in types)
+
+        with pytest.raises(ConfigError, match="which live on different shards"):
+            await started(q)
+
+        assert ran == []
+        assert {(await job.refresh()).attempts for job in jobs} == {0}
 
 
 # -- at run time ---------------------------------------------------------------
