@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from kue import Kue
+from kue import Kue, LimitRule, StoredLimit, rate
 from kue.model.draft import draft
 from kue.model.histogram import Timing, bucket
 from kue.model.job import (
@@ -72,6 +72,7 @@ class Made(NamedTuple):
     failed: int
     running: int
     delayed: int
+    held: int
 
 
 async def keep_busy(q: Kue) -> Made:
@@ -95,7 +96,26 @@ async def keep_busy(q: Kue) -> Made:
     )
     await store.limit("webhook", Limits(concurrency=8, rate=50))
     await _schedules(q, now)
-    return Made(failed, running, delayed)
+    held = await _limits(q, now)
+    return Made(failed, running, delayed, held)
+
+
+async def _limits(q: Kue, now: int) -> int:
+    """Have named limits, with jobs that run and wait; return one that waits."""
+    declared = LimitRule(concurrency=5)
+    changed = StoredLimit(LimitRule(concurrency=2), declared)
+    await q.store.set_named_limit("stripe", changed)
+    await q.store.set_named_limit("bank", StoredLimit(declared, declared))
+    await q.set_limit("calls of a customer", rate("3/1h"))
+    for number in range(8):
+        limits = {"stripe": "", "calls of a customer": f"customer {number % 2}"}
+        await add_many(q.store, 1, "charge", now=now, limited_by=limits)
+    await claim(q.store, "charge", worker="press-2", lease=HOUR, limit=9, now=now)
+    [held, *_] = await add_many(
+        q.store, 5, "call", now=now, limited_by={"calls of a customer": "customer 7"}
+    )
+    await claim(q.store, "call", worker="press-2", lease=HOUR, limit=9, now=now)
+    return held + 4
 
 
 async def _schedules(q: Kue, now: int) -> None:

@@ -23,6 +23,7 @@ PAGES += ["/jobs?state=failed&tag=north", "/jobs/{failed}", "/jobs/{running}"]
 PAGES += ["/jobs/{delayed}", "/jobs/999999", "/errors", "/workers", "/metrics"]
 PAGES += ["/metrics?type=email&type=report", "/audit", "/settings", "/api", "/nothing"]
 PAGES += ["/bus", "/schedules", "/schedules/nightly%20report", "/schedules/gone"]
+PAGES += ["/limits", "/limits/stripe", "/limits/gone"]
 #: Where a dialog is opened, and by which button.
 DIALOGS = {
     "/queues": ["Pause email", "Limits of email", "Clear email"],
@@ -33,6 +34,7 @@ DIALOGS = {
         "Edit: nightly report",
         "Remove: sync stock",
     ],
+    "/limits": ["New limit", "Edit: stripe", "Delete: bank"],
     "/workers": ["Quiet press-1", "Stop press-1"],
     "/settings": ["Add a user", "Create a token"],
     "/": ["Show keyboard shortcuts"],
@@ -112,6 +114,7 @@ async def test_an_empty_dashboard_keeps_nobody_out(page: Page, address: str) -> 
         "/jobs",
         "/errors",
         "/schedules",
+        "/limits",
         "/workers",
         "/metrics",
     ):
@@ -131,6 +134,6 @@ async def test_charts_read_as_tables_keep_nobody_out(page: Page, shop: Shop) -> 
 async def test_narrow_pages_keep_nobody_out(page: Page, shop: Shop) -> None:
     await page.set_viewport_size(NARROW)
 
-    for path in ("/", "/queues", "/jobs", "/schedules", "/workers"):
+    for path in ("/", "/queues", "/jobs", "/schedules", "/limits", "/workers"):
         await opened(page, shop.address + path)
         assert await barriers(page) == [], path

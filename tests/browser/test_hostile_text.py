@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from playwright.async_api import Page, expect
 
-from kue import Kue
+from kue import Kue, concurrency
 from kue.http import AccountGuard, create_app
 from kue.http.auth import Role
 from kue.http.auth.access import User
@@ -63,7 +63,7 @@ async def furnish(q: Kue, evil: str) -> dict[str, int]:
     job = await running(q, evil, data, worker=evil, meta={"traceparent": evil})
     await q.store.settle([Outcome(job, Completed({evil: evil}))])
     found["complete"] = job.id
-    job = await running(q, evil, data, worker=evil)
+    job = await running(q, evil, data, worker=evil, limited_by={evil: evil})
     await q.store.log(job.id, lines)
     await q.store.progress([Progress(job.id, 50, {evil: evil})])
     found["active"] = job.id
@@ -75,6 +75,7 @@ async def furnish(q: Kue, evil: str) -> dict[str, int]:
     await q.pause(worker=evil, reason=evil, by=evil)
     job_of_schedule = q.draft(evil, data, tags=[evil], group=evil, unique=evil)
     await q.schedule(evil, job_of_schedule, cron="0 9 * * *")
+    await q.set_limit(evil, concurrency(1))
     return found
 
 
@@ -127,6 +128,7 @@ LISTS = {
     "failed": ("/jobs?state=failed", "tbody"),
     "errors": ("/errors", "main"),
     "schedules": ("/schedules", "tbody"),
+    "limits": ("/limits", "main"),
     "workers": ("/workers", "main"),
 }
 
@@ -162,6 +164,13 @@ async def test_a_name_in_an_address_stays_text(
     await expect(page.get_by_role("heading", level=1)).to_contain_text(evil)
     await page.get_by_role("button", name="Edit").click()
     await expect(page.get_by_role("dialog")).to_contain_text(f"Schedule {evil}")
+    await is_only_text(page)
+
+    await page.goto(f"{address}/limits/{name}")
+    await expect(page.get_by_role("heading", level=1)).to_contain_text(evil)
+    await expect(page.get_by_role("region", name="Keys").first).to_contain_text(evil)
+    await page.get_by_role("button", name="Edit").click()
+    await expect(page.get_by_role("dialog")).to_contain_text(f"Limit {evil}")
     await is_only_text(page)
 
     await page.goto(f"{address}/metrics?type={name}")

@@ -27,6 +27,7 @@ PAGES = {
     "Jobs": "/jobs",
     "Errors": "/errors",
     "Schedules": "/schedules",
+    "Limits": "/limits",
     "Workers": "/workers",
     "Bus": "/bus",
     "Metrics": "/metrics",
@@ -35,7 +36,7 @@ PAGES = {
     "API": "/api",
 }
 KEYS = {"o": "/", "q": "/queues", "j": "/jobs", "e": "/errors", "w": "/workers"}
-KEYS |= {"c": "/schedules"}
+KEYS |= {"c": "/schedules", "l": "/limits"}
 KEYS |= {"b": "/bus", "m": "/metrics", "a": "/audit", "s": "/settings", "i": "/api"}
 #: Makes the tab say that it is hidden, as it does behind another one.
 HIDE = """(hidden) => {

@@ -69,6 +69,7 @@ def test_a_user_without_a_name_is_noted_by_number(
         ),
         (("circuit", "open", "stripe"), "circuit.open", "stripe"),
         (("circuit", "close", "stripe"), "circuit.close", "stripe"),
+        (("limit", "set", "stripe", "--concurrency", "5"), "limit.set", "stripe"),
         (("token", "add", "shop", "--scope", "read"), "token.add", "shop"),
         (("doctor", "--repair"), "doctor", ""),
     ],
@@ -92,6 +93,7 @@ def test_looking_is_not_noted(kue: CommandLine) -> None:
         ("job", "show", "1"),
         ("queue", "list"),
         ("queue", "limit", "email"),
+        ("limit", "list"),
         ("token", "list"),
         ("doctor",),
     ):

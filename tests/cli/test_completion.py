@@ -63,6 +63,15 @@ def test_types_are_completed(kue: CommandLine) -> None:
     assert completed("workers", "pause", "") == []
 
 
+def test_names_of_limits_are_completed(kue: CommandLine) -> None:
+    kue("job", "add", "email")
+    kue("limit", "set", "stripe", "--concurrency", "5")
+    kue("limit", "set", "mail", "--rate", "10/s")
+
+    assert offered("limit", "show", "s") == ["stripe"]
+    assert offered("job", "add", "email", "--limited-by", "m") == ["mail"]
+
+
 def test_names_of_schedules_are_completed(kue: CommandLine) -> None:
     kue("schedule", "add", "nightly", "report", "--every", "1d")
     kue("schedule", "add", "sweep", "clean", "--every", "10m")

@@ -36,7 +36,7 @@ OURS = {
     if path[0]
     in (
         *("job", "queue", "failed", "workers", "bus", "completion", "doctor"),
-        *("schedule", "user", "token", "circuit", "alert", "tag"),
+        *("limit", "schedule", "user", "token", "circuit", "alert", "tag"),
     )
 }
 
@@ -72,7 +72,7 @@ def test_a_command_that_asks_a_queue_takes_a_url_and_speaks_json(
 
 
 @pytest.mark.parametrize(
-    "noun", ["job", "queue", "failed", "schedule", "bus", "circuit"]
+    "noun", ["job", "queue", "failed", "limit", "schedule", "bus", "circuit"]
 )
 def test_a_noun_alone_shows_its_verbs(
     noun: str, capsys: pytest.CaptureFixture[str]
@@ -136,6 +136,7 @@ def test_a_store_that_cannot_be_reached_exits_with_3(
         "job move": ["7", "--to", "waiting"],
         "queue clear": ["email", "--state", "failed"],
         "queue limit": ["email", "--rate", "1"],
+        "limit set": ["stripe", "--concurrency", "5"],
         "schedule add": ["nightly", "report", "--every", "1d"],
         "user role": ["ann", "admin"],
         "user remove": ["ann"],

@@ -28,6 +28,7 @@ def test_every_option_arrives(kue: CommandLine) -> None:
     options = "--priority high --delay 10m --attempts 3 --backoff 1s,10s --timeout 30 "
     options += "--ttl 5s --expires 2h --unique k --unique-for 1h --group g "
     options += "--max-exceptions 2 --retry-until 1h"
+    options += " --limited-by stripe --limited-by customer=42"
 
     kue("job", "add", "email", *options.split(), "--tag", "a", "--tag", "b")
 
@@ -37,6 +38,7 @@ def test_every_option_arrives(kue: CommandLine) -> None:
     assert (job.unique, job.unique_for, job.group) == ("k", 3_600_000, "g")
     assert (job.spec.max_exceptions, job.spec.retry_for) == (2, 3_600_000)
     assert job.tags == ("a", "b")
+    assert job.limited_by == (("stripe", ""), ("customer", "42"))
     assert getattr(job.spec.backoff, "delays", None) == (1_000, 10_000)
 
 

@@ -61,6 +61,10 @@ async def test_a_change_is_noted_with_who_what_target_status_and_address(
             *("POST", "/api/v1/circuits/stripe/open", {"for": "1h"}),
             *("circuits.open_circuit", "stripe", 200),
         ),
+        (
+            *("PUT", "/api/v1/limits/stripe", {"concurrency": 5}),
+            *("limits.set_limit", "stripe", 201),
+        ),
         ("POST", "/kue/job", {"type": "a"}, "kue.add", "", 200),
         ("GET", "/kue/inactive/{id}", None, "kue.restart", "{id}", 200),
         ("DELETE", "/kue/job/{id}", None, "kue.remove", "{id}", 200),

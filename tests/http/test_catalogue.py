@@ -77,7 +77,9 @@ async def test_no_get_changes_a_job(client: httpx.AsyncClient, q: Kue) -> None:
         named = path.replace("{job_id}", str(failed)).replace("{type}", "email")
         answer = await client.get(re.sub(r"{\w+}", "any", named))
         # The name of a queue, a schedule or a worker may have slashes.
-        is_name = path.startswith(("/queues/{", "/schedules/{", "/workers/{"))
+        is_name = path.startswith(
+            ("/queues/{", "/schedules/{", "/workers/{", "/limits/{")
+        )
         if "get" not in methods:
             assert answer.status_code == (404 if is_name else 405), path
 

@@ -25,7 +25,7 @@ STATIC = Path(str(files("kue.http.dashboard") / "static"))
 FILES = sorted(path for path in STATIC.rglob("*") if path.is_file())
 MODULES = [path for path in FILES if path.suffix == ".js"]
 PAGES = ["/", "/queues", "/queues/email", "/jobs", "/jobs/7", "/errors", "/workers"]
-PAGES += ["/schedules", "/schedules/nightly"]
+PAGES += ["/schedules", "/schedules/nightly", "/limits", "/limits/stripe"]
 PAGES += ["/metrics", "/audit", "/settings", "/api", "/login"]
 #: What would run text as code, or make elements of it.
 BANNED = re.compile(

@@ -143,6 +143,7 @@ async def test_a_copy_has_the_same_options(client: httpx.AsyncClient, q: Kue) ->
         "timeout": 4,
         "ttl": 5,
         "group": "mail",
+        "limited_by": {"stripe": "", "customer": "42"},
         "tags": ["a"],
         "unique": "ann",
         "delivery": "at-most-once",
@@ -159,6 +160,7 @@ async def test_a_copy_has_the_same_options(client: httpx.AsyncClient, q: Kue) ->
     assert (copy.state, copy.priority, copy.spec) == (State.WAITING, 5, job.spec)
     assert (copy.ttl, copy.expires, copy.once) == (5_000, DAY, True)
     assert (copy.group, copy.unique, copy.history) == ("mail", "ann", ())
+    assert copy.limited_by == (("stripe", ""), ("customer", "42"))
     assert await state_of(q.store, job_id) is State.FAILED
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from kue import Kue
+from kue import Kue, concurrency
 from kue.model.draft import draft
 from tests.support.schedules import every
 
@@ -27,6 +27,8 @@ async def test_no_type_has_such_a_name(q: Kue, name: str) -> None:
         await q.limit(name, concurrency=1)
     with pytest.raises(ValueError, match="type must not be"):
         q.process(name, 1, print)
+    with pytest.raises(ValueError, match="limit must not be"):
+        await q.set_limit(name, concurrency(1))
     with pytest.raises(ValueError, match="schedule name must not be"):
         every(name, "1m", draft("email"), first_at=0)
 

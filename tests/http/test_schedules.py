@@ -220,6 +220,7 @@ async def test_every_option_of_a_schedule_and_of_its_job_is_taken(
         "timeout": "1m",
         "unique": "only",
         "group": "ann",
+        "limited_by": {"stripe": "", "customer": "42"},
         "tags": ["vip"],
         "retention": "1d",
         "delivery": "at-most-once",
@@ -252,12 +253,14 @@ async def test_what_is_shown_can_be_sent_again(
     draft = q.draft(
         "email", SECRETS, backoff="5s", ttl="90s", expires="1h", unique_for="1500ms",
         unique="only", meta={"token": "canary"}, remove_on_complete=True, delay="3s",
+        limited_by={"stripe": "", "host": "https://ann:canary@example.com"},
     )  # fmt: skip
     before = await q.schedule("all", draft, cron="0 3 * * *")
 
     shown = (await client.get("/schedules/all")).json()
-    kept = ("type", "data", "priority", "backoff", "unique", "meta", "cron")
-    body = {name: shown[name] for name in kept} | {"remove_on_complete": True}
+    kept = ("type", "data", "priority", "backoff", "unique", "limited_by", "meta")
+    body = {name: shown[name] for name in (*kept, "cron")}
+    body |= {"remove_on_complete": True}
     for name in ("delay", "ttl", "expires", "unique_for"):
         body[name] = f"{shown[name]}ms"
     answer = await client.put("/schedules/all", json=body)

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
 from starlette.routing import Mount
 
-from kue import Kue
+from kue import Kue, concurrency, rate
 from kue.http import create_app
 from kue.http.auth import Role
 from kue.http.auth.access import Anyone, User
@@ -54,6 +54,9 @@ async def furnish(q: Kue) -> None:
     await q.enqueue("email")
     await claim_one(q.store, now=await q.now())
     await q.limit("email", concurrency=3)
+    await q.set_limit("stripe", concurrency(1))
+    await q.set_limit("mail", rate("5/1m"))
+    await q.enqueue("email", limited_by={"stripe": "", "mail": "ann"})
     await q.pause("report", reason="month end")
     await q.schedule("nightly", q.draft("report"), cron="0 3 * * *", tz="Europe/Berlin")
     await q.run_schedule("nightly")

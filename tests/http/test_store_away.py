@@ -45,6 +45,7 @@ BODIES: dict[str, Any] = {
     "POST /jobs/{job_id}/priority": {"priority": "high"},
     "POST /jobs/{job_id}/reschedule": {"delay": "1h"},
     "PUT /schedules/{name}": {"type": "email", "every": "1h"},
+    "PUT /limits/{name}": {"concurrency": 1},
     "POST /workers/{name}/pause": {},
     "POST /login": {"name": "ann", "password": "correct horse"},
     "PUT /me/password": {"current": "correct horse", "password": "battery staple"},

@@ -175,6 +175,32 @@ CIRCUIT = Parsed(
 )
 
 
+async def _limit_names(store: Store) -> list[str]:
+    return list(await store.named_limits())
+
+
+#: The name of a limit that jobs share; completed as that of a type is.
+LIMIT = Parsed(
+    "name",
+    partial(check_path_name, what="limit"),
+    lambda context: names_from_store(context, _limit_names),
+)
+
+
+def _limit_and_key(value: Any) -> tuple[str, str]:
+    """Read ``stripe``, or ``mail=42`` for a limit with keys."""
+    name, _, key = value.partition("=")
+    return check_path_name(name, what="limit"), key
+
+
+#: A limit that a job counts against, with its key.
+LIMITED_BY = Parsed(
+    "name[=key]",
+    _limit_and_key,
+    lambda context: names_from_store(context, _limit_names),
+)
+
+
 def batches(ids: Collection[int | str]) -> Iterator[list[int]]:
     """
     Yield the ids given, up to 500 at a time; ``-`` stands for those on standard input.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kue.client.queue import Kue
     from kue.model.job import State
+    from kue.model.named_limits import StoredLimit
     from kue.model.schedule import Schedule
     from kue.store.values import WorkerStatus
 
@@ -42,6 +43,16 @@ async def find_schedule(q: Kue, name: str) -> Schedule:
         raise UnknownName(
             f"no schedule is named {name!r}" + near(name, names, what="schedules")
         ) from None
+
+
+async def find_limit(q: Kue, name: str) -> StoredLimit:
+    """Return a named limit; raise `UnknownName`, with similar names, if none has it."""
+    limits = await q.named_limits()
+    if name not in limits:
+        raise UnknownName(
+            f"no limit is named {name!r}" + near(name, [*limits], what="limits")
+        )
+    return limits[name]
 
 
 async def warn_of_new_type(q: Kue, type: str) -> None:

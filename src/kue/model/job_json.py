@@ -58,7 +58,10 @@ class JobView(View, frozen=True, kw_only=True):
     #: The fingerprint of a failed job's error.
     fingerprint: str | None
     worker: str | None
+    #: Why a limit or a pause holds it back; empty if none does.
     held: str
+    #: When time alone lets it start; null if a run must end first.
+    held_until: int | None
     cancelling: bool
     created_at: int
     updated_at: int
@@ -79,6 +82,8 @@ class JobView(View, frozen=True, kw_only=True):
     #: 0 for no limit.
     unique_at_most: int
     group: str | None
+    #: Names and keys of the limits that it counts against.
+    limited_by: dict[str, str]
     tags: tuple[str, ...]
     parent: int | None
     after: tuple[int, ...]
@@ -97,7 +102,7 @@ class JobDetail(JobView, frozen=True, kw_only=True):
 
 def job_view(job: Job) -> JobView:
     """Return *job* as in lists."""
-    return JobView.of(job, job.spec)
+    return JobView.of(job, job.spec, limited_by=dict(job.limited_by))
 
 
 def job_detail(job: Job) -> JobDetail:
@@ -107,7 +112,7 @@ def job_detail(job: Job) -> JobDetail:
     The token is left out: its holder may end the run.
     """
     history = [_attempt_view(attempt) for attempt in job.history]
-    return JobDetail.of(job, job.spec, history=history)
+    return JobDetail.of(job, job.spec, history=history, limited_by=dict(job.limited_by))
 
 
 def _attempt_view(attempt: Attempt) -> AttemptView:

@@ -83,6 +83,8 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     debounce: int
     debounce_max: int
     group: str | None
+    #: Names and keys of the limits that its jobs count against.
+    limited_by: dict[str, str]
     tags: tuple[str, ...]
     remove_on_complete: bool
     retention: int | None
@@ -100,7 +102,12 @@ def schedule_detail(schedule: Schedule, *, now: int) -> ScheduleDetail:
     draft = schedule.draft
     delivery = "at-most-once" if draft.once else "at-least-once"
     return ScheduleDetail.of(
-        schedule, draft, draft.spec, delivery=delivery, **_times(schedule, now)
+        schedule,
+        draft,
+        draft.spec,
+        delivery=delivery,
+        limited_by=dict(draft.limited_by),
+        **_times(schedule, now),
     )
 
 

@@ -167,7 +167,12 @@ class Redaction:
             job.spec, data=self.hide(job.spec.data), meta=self.hide(job.spec.meta)
         )
         unique = None if job.unique is None else self._url(job.unique)
-        return replace(job, spec=spec, unique=unique)
+        limited_by = tuple((name, self.key(key)) for name, key in job.limited_by)
+        return replace(job, spec=spec, unique=unique, limited_by=limited_by)
+
+    def key(self, key: str) -> str:
+        """Return the key of a limit with the passwords of its URLs hidden."""
+        return self._url(key)
 
     def job(self, job: Job) -> Job:
         """Return a job with its secrets hidden."""

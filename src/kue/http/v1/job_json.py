@@ -20,6 +20,7 @@ from kue.model.job import (
     UniqueUntil,
 )
 from kue.model.job_json import JobView
+from kue.model.named_limits import MAX_LIMITS
 from kue.model.names import Name
 from kue.model.options import AttemptsGiven
 from kue.model.payload import value_of
@@ -43,6 +44,8 @@ MAX_DELAYS = 1_000
 DataText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
 JobId: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_NUMBER)]
 Tags: TypeAlias = Annotated[list[Name], Meta(max_length=MAX_TAGS)]
+#: Their bytes are limited, too: `kue.model.named_limits.MAX_REF`.
+LimitedBy: TypeAlias = Annotated[dict[str, str], Meta(max_length=MAX_LIMITS)]
 #: Seconds, or text such as "1h30m".
 Span: TypeAlias = float | Annotated[str, Meta(max_length=50)]
 #: Unix ms, or ISO 8601 with a time zone.
@@ -143,6 +146,8 @@ class NewJob(Input, frozen=True, kw_only=True):
     debounce: Span | None = None
     debounce_max: Span | None = None
     group: Name | None = None
+    #: Names of limits, and the key of each: "" for a limit without keys.
+    limited_by: LimitedBy = {}
     tags: Tags = []
     after: Annotated[list[JobId], Meta(max_length=MAX_PARENTS)] = []
     after_any: bool = False

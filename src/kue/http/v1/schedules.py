@@ -259,6 +259,9 @@ def _restored(
         data=redaction.restore(body.data, draft.spec.data),
         meta=redaction.restore(cast("Any", body.meta), cast("Any", draft.spec.meta)),
         unique=redaction.restore(body.unique, draft.unique),
+        limited_by=redaction.restore(
+            cast("Any", body.limited_by), dict(draft.limited_by)
+        ),
     )
 
 

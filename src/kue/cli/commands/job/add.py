@@ -15,6 +15,7 @@ from kue.cli.output.text import jobs
 from kue.cli.params import (
     ATTEMPTS,
     DURATION,
+    LIMITED_BY,
     POSITIVE,
     PRIORITY,
     TIME,
@@ -81,6 +82,12 @@ draft_options = options(
         "--debounce-max", type=DURATION, help="The longest wait since the first add."
     ),
     click.option("--group", help="Share the type's per-key limit with this group."),
+    click.option(
+        "--limited-by",
+        type=LIMITED_BY,
+        multiple=True,
+        help="Count against this limit: stripe, or customer=42; may be repeated.",
+    ),
     click.option("--tag", "tags", multiple=True, help="A tag; may be repeated."),
 )
 
@@ -157,6 +164,8 @@ def job_options(given: dict[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in given.items() if value not in (None, ())}
     if "backoff" in found:
         found["backoff"] = _read_backoff(found["backoff"])
+    if "limited_by" in found:
+        found["limited_by"] = _read_limits(found["limited_by"])
     return found
 
 
@@ -166,6 +175,13 @@ def _read_backoff(text: str) -> JSON:
         return read_json(text, what="backoff")
     parts = [DURATION.convert(part.strip(), None, None) for part in text.split(",")]
     return parts if len(parts) > 1 else parts[0]
+
+
+def _read_limits(given: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    limits = dict(given)
+    if len(limits) < len(given):
+        raise click.UsageError("a job counts against one key of a limit, not several")
+    return limits
 
 
 def _drafts(

@@ -32,7 +32,7 @@ from kue.store.values import MAX_LOG_LINES
 from kue.worker.progress_values import LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from datetime import timedelta
 
     from rich.console import Console
@@ -140,6 +140,7 @@ def _facts(job: Job, *, now: int, log_lines: int) -> dict[str, str]:
         "id": str(job.id),
         "type": job.type,
         "state": f"{job.state} ({held})" if held else job.state.value,
+        "held until": "" if job.held_until is None else both(job.held_until, now),
         "priority": priority_text(job.priority),
         "data": json_text(job.data),
         **_outcome(job),
@@ -212,6 +213,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
         "unique": job.unique or "",
         "unique until": "start" if job.unique_until == "start" else "",
         "group": job.group or "",
+        "limited by": limits_text(job.limited_by),
         "parent": str(spec.parent or ""),
         "after": ", ".join(map(str, spec.after)),
         "backoff": json_text(msgspec.to_builtins(spec.backoff)) if spec.backoff else "",
@@ -220,6 +222,11 @@ def option_facts(job: JobTerms) -> dict[str, str]:
         "when complete": "removed" if spec.remove_on_complete else "",
         "meta": json_text(spec.meta) if spec.meta else "",
     }
+
+
+def limits_text(limits: Iterable[tuple[str, str]]) -> str:
+    """Return names and keys of limits as ``--limited-by`` takes them."""
+    return ", ".join(f"{name}={key}" if key else name for name, key in limits)
 
 
 @reads

@@ -20,6 +20,15 @@ export function fill(node, ...children) {
   return node;
 }
 
+//: Replace the children of *node* by what make() returns, if *value* differs from the
+//: last time: a replaced button loses the focus.
+export function fillIfChanged(node, value, make) {
+  const key = JSON.stringify(value);
+  if (node.dataset.key === key) return;
+  node.dataset.key = key;
+  fill(node, make());
+}
+
 export function $(selector, root = document) {
   return root.querySelector(selector);
 }

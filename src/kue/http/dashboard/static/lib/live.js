@@ -259,13 +259,16 @@ class Live {
 
 export const live = new Live();
 
-//: Call fn(signal) now, on every matching event, and every *everyMs* if given; at most
-//: every *minMs* (or what it returns), and never concurrently.  Returns a function that
-//: stops it.
+//: Call fn(signal) now, on every matching event, and every *everyMs* if given, while isDue();
+//: at most every *minMs* (or what it returns), and never concurrently.  Returns a function
+//: that stops it.
 //:
 //: While updates are paused only the first call is made; a later one that is in flight by
 //: then is aborted.
-export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobIds } = {}) {
+export function refresher(
+  fn,
+  { minMs = 1_000, everyMs, isDue = () => true, types, kinds, jobIds } = {},
+) {
   let request = null;
   let isEnded = false;
   let isFirst = true;
@@ -303,7 +306,7 @@ export function refresher(fn, { minMs = 1_000, everyMs, types, kinds, jobIds } =
   }
 
   function tick() {
-    if (!isSuspended()) schedule();
+    if (!isSuspended() && isDue()) schedule();
   }
 
   function isSuspended() {

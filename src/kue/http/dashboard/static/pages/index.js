@@ -6,6 +6,8 @@ import { page as bus } from "./bus.js";
 import { page as errors } from "./errors.js";
 import { page as job } from "./job.js";
 import { page as jobs } from "./jobs.js";
+import { page as limit } from "./limit.js";
+import { page as limits } from "./limits.js";
 import { page as login } from "./login.js";
 import { page as metrics } from "./metrics.js";
 import { page as overview } from "./overview.js";
@@ -25,6 +27,8 @@ export const pages = [
   errors,
   schedules,
   schedule,
+  limits,
+  limit,
   workers,
   bus,
   metrics,

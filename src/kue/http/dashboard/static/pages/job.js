@@ -19,9 +19,12 @@ import { detailsOf, factList } from "./job/details.js";
 import { logPanel } from "./job/log.js";
 import { asBody, codeView } from "./job/snippets.js";
 import { timeline } from "./job/timeline.js";
+import { heldNote } from "./limits/words.js";
 
 //: Actions with a button; all others are in the menu.
 const FIRST = ["retry", "promote", "cancel"];
+//: Milliseconds between reads of a job that waits.
+const HELD_POLL = 5_000;
 //: Characters of progress data that fit on a line.
 const SHORT = 120;
 //: What the tag of a schedule's jobs begins with, before its name.
@@ -54,7 +57,14 @@ export const page = {
       stop();
       view.showRemoved();
     }, { kinds: ["remove"], jobIds: [jobId] });
-    stop = refresher((signal) => view.read(signal), { minMs: 300, jobIds: [jobId] });
+    // There is no event when a limit begins to hold a job, nor when others run under it.
+    const isDue = () => view.isWaiting;
+    stop = refresher((signal) => view.read(signal), {
+      minMs: 300,
+      everyMs: HELD_POLL,
+      isDue,
+      jobIds: [jobId],
+    });
     return () => {
       off();
       stop();
@@ -83,6 +93,10 @@ class JobView {
       if (problem.status !== 404) throw problem;
       this.showRemoved();
     }
+  }
+
+  get isWaiting() {
+    return this._job?.state === "waiting";
   }
 
   stop() {
@@ -266,8 +280,8 @@ function titleView(job) {
   ];
 }
 
-function notesOf({ held, state, promote_at: due, error, tags }) {
-  return [held, state, due, error, tags];
+function notesOf({ held, held_until: until, state, promote_at: due, error, tags }) {
+  return [held, until, state, due, error, tags];
 }
 
 //: "Added by schedule NAME, for 09:00:00"; null for other jobs.
@@ -286,7 +300,7 @@ function notesView(job) {
   const similar = new URLSearchParams({ state: "failed", type: job.type, ...like });
   return [
     scheduleNote(job),
-    job.held && h("p", { class: "job-note" }, `Held: ${job.held}`),
+    job.held && heldNote(job),
     due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
     job.error &&
       h(

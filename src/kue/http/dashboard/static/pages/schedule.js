@@ -6,7 +6,7 @@ import { panel } from "../components/panel.js";
 import { table } from "../components/table.js";
 import { toastProblem } from "../components/toast.js";
 import { api, pathSegment } from "../lib/api.js";
-import { fill, h } from "../lib/dom.js";
+import { fill, fillIfChanged, h } from "../lib/dom.js";
 import { NO_VALUE, duration, time, timeAgo } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
@@ -153,13 +153,6 @@ function panels(name, slots, ticks) {
       panel("Details", {}, slots.details),
     ),
   );
-}
-
-function fillIfChanged(node, value, make) {
-  const key = JSON.stringify(value);
-  if (node.dataset.key === key) return;
-  node.dataset.key = key;
-  fill(node, make());
 }
 
 function notes(schedule) {

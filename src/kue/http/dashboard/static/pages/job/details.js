@@ -6,6 +6,7 @@ import { h } from "../../lib/dom.js";
 import { duration, timeAgo } from "../../lib/format.js";
 import { href } from "../../lib/router.js";
 import { priorityName } from "../jobs/columns.js";
+import { limitLink } from "../limits/words.js";
 
 //: A list of [name, value] pairs.
 export function factList(facts) {
@@ -45,6 +46,7 @@ export function optionsOf(job) {
   return [
     ["Tags", job.tags.length ? job.tags.map((tag) => tagLink(job, tag)) : null],
     ["Group", job.group && jobsWith({ type: job.type, group: job.group }, job.group)],
+    ["Limited by", limitsOf(job)],
     ["Unique key", job.unique],
     ["Unique for", job.unique_for ? duration(job.unique_for) : null],
     ["Unique until", job.unique_until === "start" ? "it starts" : null],
@@ -62,6 +64,12 @@ export function optionsOf(job) {
     ["Delivery", job.delivery === "at-least-once" ? null : job.delivery],
     ...Object.entries(job.meta).map(([name, value]) => [`meta ${name}`, value]),
   ];
+}
+
+//: The limits that a job counts against, each with a link.
+function limitsOf({ limited_by: limits }) {
+  const found = Object.entries(limits);
+  return found.length ? found.map(([name, key]) => h("div", null, limitLink(name, key))) : null;
 }
 
 function attemptCount(job) {

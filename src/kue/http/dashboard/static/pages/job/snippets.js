@@ -20,6 +20,7 @@ const OPTIONS = [
   { name: "unique_until", of: (job) => job.unique_until, usual: "end" },
   { name: "unique_at_most", of: (job) => seconds(job.unique_at_most) },
   { name: "group", of: (job) => job.group },
+  { name: "limited_by", of: (job) => ifAny(job.limited_by) },
   { name: "tags", of: (job) => (job.tags?.length ? job.tags : null) },
 ];
 //: Options that the command line does not have.
@@ -31,7 +32,7 @@ const MORE_OPTIONS = [
     of: (job) => job.delivery,
     usual: "at-least-once",
   },
-  { name: "meta", of: (job) => (Object.keys(job.meta ?? {}).length ? job.meta : null) },
+  { name: "meta", of: (job) => ifAny(job.meta) },
 ];
 
 //: The body of POST /jobs that adds a similar job.
@@ -63,6 +64,11 @@ function asCommand(job) {
       options.push(...value.map((tag) => `--tag ${quoted(tag)}`));
       continue;
     }
+    if (name === "limited_by") {
+      const limits = Object.entries(value).map(([limit, key]) => (key ? `${limit}=${key}` : limit));
+      options.push(...limits.map((one) => `--limited-by ${quoted(one)}`));
+      continue;
+    }
     const text = typeof value === "object" ? JSON.stringify(value) : String(value);
     options.push(`--${name.replaceAll("_", "-")}=${quoted(text)}`);
   }
@@ -88,6 +94,10 @@ function optionsOf(job, options) {
     if (value !== usual) found[name] = value;
   }
   return found;
+}
+
+function ifAny(mapping) {
+  return Object.keys(mapping ?? {}).length ? mapping : null;
 }
 
 function seconds(ms) {

@@ -7,7 +7,7 @@ import { api, pathSegment } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
 import { duration, number, timeAgo } from "../../lib/format.js";
 import { can } from "../../lib/me.js";
-import { durationText } from "../queues/actions.js";
+import { durationText } from "../schedules/body.js";
 
 //: Thresholds of a new form: durations are text there.
 const NEW = { within: 300_000, least: 20, remind: 3_600_000 };

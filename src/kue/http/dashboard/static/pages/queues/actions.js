@@ -6,13 +6,7 @@ import { toast, toastProblem } from "../../components/toast.js";
 import { api, pathSegment } from "../../lib/api.js";
 import { number, plural } from "../../lib/format.js";
 import { bulk } from "../../lib/job-actions.js";
-
-const UNITS = [
-  ["d", 86_400_000],
-  ["h", 3_600_000],
-  ["m", 60_000],
-  ["s", 1_000],
-];
+import { durationText } from "../schedules/body.js";
 
 //: Ask for reason and duration, then pause a type, a worker or (with neither) everything.
 //: Returns a promise of whether it was done.
@@ -147,12 +141,6 @@ function capitalized(text) {
 
 function numberField(name, label, value, help) {
   return { name, label, type: "number", value: value ?? "", help };
-}
-
-//: A duration as the server parses it.
-export function durationText(ms) {
-  const [unit, size] = UNITS.find(([, one]) => ms % one === 0) ?? ["ms", 1];
-  return `${ms / size}${unit}`;
 }
 
 function matching(text, word) {

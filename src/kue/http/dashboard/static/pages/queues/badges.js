@@ -28,7 +28,7 @@ export function pauseText(pause) {
 }
 
 //: "4 at once, 100/min"
-function limitsText({ concurrency, rate, per, per_key: perKey }) {
+export function limitsText({ concurrency, rate, per, per_key: perKey }) {
   const parts = [];
   if (concurrency !== null) parts.push(`${concurrency} at once`);
   if (rate !== null) parts.push(`${rate}/${period(per)}`);
