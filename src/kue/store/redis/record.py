@@ -145,8 +145,12 @@ def _hold(job: Job, limit: str) -> dict[str, Any]:
     if not limit:
         return {"held": held_by_group(job.group)}
     ref, running, opens_at, text = limit.split("\t", 3)
-    reason = held_by_limit(ref, read_rule(text), int(running))
-    return {"held": reason, "held_until": int(float(opens_at)) if opens_at else None}
+    rule = read_rule(text)
+    changes: dict[str, Any] = {"held": held_by_limit(ref, rule, int(running))}
+    # A limit that is no longer a rate may have left a time.
+    if opens_at and rule is not None and rule.rate is not None:
+        changes["held_until"] = int(float(opens_at))
+    return changes
 
 
 def read_rule(text: str) -> LimitRule | None:

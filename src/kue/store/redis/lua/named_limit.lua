@@ -49,7 +49,8 @@ for _, ref in ipairs(refs) do
     more[#more + 1] = limit.key
   end
   -- If it has become a rate, types need to know when it lets the next job start.
-  for _, id in ipairs(redis.call("ZRANGE", limit.held, 0, MAX_FREED - 1)) do
+  local is_rate = string.sub(text, 1, 2) == "- "
+  for _, id in ipairs(is_rate and redis.call("ZRANGE", limit.held, 0, MAX_FREED - 1) or {}) do
     local head = header(id)
     if head and pcall(check_type, head.type) then
       redis.call("ZADD", queue(head.type) .. "opens", "NX", now, ref)
