@@ -202,7 +202,7 @@ async def test_the_navigation_has_what_the_role_may_see(
     await expect(link).to_have_count(int(is_there))
     people = page.get_by_role("heading", name="Users")
     await expect(people).to_have_count(int(is_there))
-    await expect(page.locator("dl")).to_contain_text(f"Name{name}")
+    await expect(page.locator("dl").first).to_contain_text(f"Name{name}")
 
 
 # -- settings ------------------------------------------------------------------

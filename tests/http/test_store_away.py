@@ -46,6 +46,8 @@ BODIES: dict[str, Any] = {
     "POST /jobs/{job_id}/reschedule": {"delay": "1h"},
     "PUT /schedules/{name}": {"type": "email", "every": "1h"},
     "PUT /limits/{name}": {"concurrency": 1},
+    "PUT /alerts/default": {"backlog": 10},
+    "PUT /queues/{type}/alert": {"backlog": 10},
     "POST /workers/{name}/pause": {},
     "POST /login": {"name": "ann", "password": "correct horse"},
     "PUT /me/password": {"current": "correct horse", "password": "battery staple"},

@@ -10,10 +10,10 @@ from kue.model.alert_options import checked_url, rule_of, shown_url
 from kue.model.alerts import (
     MAX_ACTIVE,
     MAX_NOTICES,
+    AlertFacts,
     AlertRule,
     AlertState,
     Breach,
-    QueueFacts,
     advance,
     breaches,
 )
@@ -88,8 +88,8 @@ def test_the_path_of_a_webhook_is_not_shown() -> None:
 
 
 def test_a_threshold_is_reached_by_its_very_value() -> None:
-    facts = QueueFacts(10, 5 * MINUTE, ended=20, failed=4, unserved=MINUTE)
-    below = QueueFacts(9, 5 * MINUTE - 1, ended=20, failed=3, unserved=MINUTE - 1)
+    facts = AlertFacts(10, 5 * MINUTE, ended=20, failed=4, unserved=MINUTE)
+    below = AlertFacts(9, 5 * MINUTE - 1, ended=20, failed=3, unserved=MINUTE - 1)
 
     assert [one.kind for one in breaches(RULE, facts)] == [
         *("oldest", "backlog", "failures", "no_worker")
@@ -99,7 +99,7 @@ def test_a_threshold_is_reached_by_its_very_value() -> None:
 
 
 def test_a_failure_rate_needs_enough_jobs() -> None:
-    few = QueueFacts(ended=19, failed=19)
+    few = AlertFacts(ended=19, failed=19)
 
     assert list(breaches(RULE, few)) == []
     assert [one.value for one in breaches(rule_of(failures=0.5, least=1), few)] == [1.0]

@@ -513,3 +513,16 @@ async def test_maintenance_leaves_held_jobs_alone(limited: Store) -> None:
     await pass_time(limited, T0, T0 + 5 * SECOND)
 
     assert (await get_one(limited, held)).held != ""
+
+
+async def test_jobs_that_are_removed_together_let_the_next_start(
+    limited: Store,
+) -> None:
+    """The end of the first lets the second start, which is removed as well."""
+    first, second = await hold_one(limited)
+    third = await add_one(limited, limited_by=STRIPE)
+    assert await claim_ids(limited) == []
+
+    await limited.remove(RemoveRequest([first, second], force=True), now=T0)
+
+    assert await claim_ids(limited) == [third]

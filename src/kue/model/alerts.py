@@ -69,7 +69,7 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {kind: one for kind, one in every.items() if one is not None}
 
 
-class QueueFacts(NamedTuple):
+class AlertFacts(NamedTuple):
     """What the thresholds of a queue are compared with."""
 
     waiting: int = 0
@@ -157,7 +157,7 @@ class AlertState(msgspec.Struct, frozen=True, omit_defaults=True):
     unserved: dict[str, int] = {}
 
 
-def breaches(rule: AlertRule, facts: QueueFacts) -> Iterator[Breach]:
+def breaches(rule: AlertRule, facts: AlertFacts) -> Iterator[Breach]:
     """Yield the thresholds of a queue that are reached."""
     values: dict[AlertKind, float | None] = {
         "oldest": facts.oldest,

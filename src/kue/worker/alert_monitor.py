@@ -20,8 +20,8 @@ from kue.aio.throttled_log import ThrottledLog
 from kue.model.alerts import (
     MAX_UNSERVED,
     MINUTE_MS,
+    AlertFacts,
     AlertState,
-    QueueFacts,
     advance,
     breaches,
 )
@@ -175,7 +175,7 @@ async def read_facts(
     silenced: Silenced,
     state: AlertState | None,
     now: int,
-) -> dict[str, QueueFacts]:
+) -> dict[str, AlertFacts]:
     """
     Return what thresholds are compared with, by type.
 
@@ -203,7 +203,7 @@ async def read_facts(
         ]
         ended = summed(0, type, recent)
         number, age = waiting.get(type, 0), oldest.get(type)
-        facts[type] = QueueFacts(
+        facts[type] = AlertFacts(
             waiting=number,
             oldest=age if number else None,
             ended=ended.ended,

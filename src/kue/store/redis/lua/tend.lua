@@ -178,7 +178,7 @@ local function check_held(q, per_key, most)
       is_of_group = true
     end
     if head and head.limits then
-      named.offer(head)
+      named.release_each(head)
     end
   end
   return is_of_group

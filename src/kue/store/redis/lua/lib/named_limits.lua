@@ -216,13 +216,21 @@ local named = setmetatable({}, { __index = function(named, wanted)
     return #best / 2
   end
 
-  -- A job does not start under its limits: each may let another one start.
-  function named.offer(head)
+  -- Each limit of a job may let one more start.
+  function named.release_each(head)
     for _, limit in ipairs(named.limits_of(head)) do
       if redis.call("EXISTS", limit.held) == 1 then
         named.release(limit, 1)
       end
     end
+  end
+
+  -- A job that waited does not start: another one may, also if this call had released it.
+  function named.offer(head)
+    for _, limit in ipairs(named.limits_of(head)) do
+      released[limit.ref] = math.max(0, (released[limit.ref] or 0) - 1)
+    end
+    named.release_each(head)
   end
 
   -- A run ended: its limits may let others start.
@@ -232,7 +240,7 @@ local named = setmetatable({}, { __index = function(named, wanted)
       levels[limit.ref] = nil
       forget_key(limit)
     end
-    named.offer(head)
+    named.release_each(head)
   end
 
   -- A job is no longer held by any of its limits.
