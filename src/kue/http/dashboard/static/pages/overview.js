@@ -70,15 +70,19 @@ export const page = {
       rest.hidden = !welcomeNote.hidden;
     }
 
+    function readFailures(limit, signal) {
+      return api.get("/jobs", { state: "failed", limit }, { signal });
+    }
+
     async function readLists(signal) {
-      const { silenced } = await api.get("/alerts", null, { signal });
-      const isFiltered = silenced.types.length + silenced.tags.length > 0;
-      const wanted = { state: "failed", limit: isFiltered ? MAX_READ : MAX_FAILURES };
-      const [all, { jobs }] = await Promise.all([
+      const [{ silenced }, all, newest] = await Promise.all([
+        api.get("/alerts", null, { signal }),
         api.get("/queues", null, { signal }),
-        api.get("/jobs", wanted, { signal }),
+        readFailures(MAX_FAILURES, signal),
         tags.read(signal),
       ]);
+      const isFiltered = silenced.types.length + silenced.tags.length > 0;
+      const { jobs } = isFiltered ? await readFailures(MAX_READ, signal) : newest;
       queues.update({
         ...all,
         queues: all.queues.filter(({ type }) => !silenced.types.includes(type)),
