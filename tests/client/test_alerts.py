@@ -1,4 +1,4 @@
-"""Alerts of a queue: raised once and resolved once, whoever checks."""
+"""Alerts of a queue: raised once and resolved once, whichever process checks."""
 
 from __future__ import annotations
 
