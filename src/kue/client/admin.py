@@ -9,10 +9,10 @@ from kue.model.duration import Duration, milliseconds
 from kue.model.job import FINAL
 from kue.model.named_limits import StoredLimit, TaskLimit
 from kue.model.names import check_path_name
-from kue.store.values import Limits, PauseRequest
+from kue.store.values import Limits, PauseRequest, WhenFull
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from kue.client.bulk_actions import OnProgress
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kue.model.job import State
 
 WorkerOrder = Literal["stop", "stacks"]
+OnFull = Literal["refuse", "wait", "drop-oldest"]
 
 
 class QueueAdmin:
@@ -89,27 +90,57 @@ class QueueAdmin:
         rate: int | None = None,
         per: Duration = 1,
         per_key: int | None = None,
+        max_waiting: int | None = None,
+        when_full: OnFull = "refuse",
+        full_timeout: Duration = 30,
+        fair: bool = False,
+        weights: Mapping[str, int] | None = None,
+        ageing: Duration | None = None,
     ) -> None:
         """
-        Limit jobs of *type*, across all workers.
+        Limit jobs of *type*, across all workers, and set the order they start in.
 
         At most *concurrency* run at once, *rate* start each *per*, *per_key* of one
-        group run at once.  With none of them given, all limits are removed.
+        group run at once.
+
+        At most *max_waiting* wait.  When that many do, an add raises `QueueFull`
+        (``when_full="refuse"``), waits for room for up to *full_timeout* and then
+        raises it (``"wait"``), or cancels the oldest waiting job of the lowest priority
+        (``"drop-oldest"``).
+
+        In a *fair* type groups take turns within each priority; a group with a weight
+        of 3 in *weights* gets three turns where others get one.  With *ageing*, waiting
+        that long is worth one step of priority, so that no job waits forever.
+
+        Every call replaces what was set before.  With nothing given, all is removed.
 
         Raises:
-            ValueError: A limit is less than 1.
+            ValueError: A limit is less than 1, or two of them do not go together.
         """
         check_path_name(type, what="type")
-        given = {"concurrency": concurrency, "rate": rate, "per_key": per_key}
+        given = {
+            "concurrency": concurrency,
+            "rate": rate,
+            "per_key": per_key,
+            "max_waiting": max_waiting,
+        }
         for name, value in given.items():
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be 1 or more, not {value}; or pause")
         length = milliseconds(per, field="per")
         if length < 1:
             raise ValueError(f"per must be at least a millisecond, not {per!r}")
-        limits = Limits(concurrency, rate, length, per_key)
-        held = any(value is not None for value in given.values())
-        await self._connection.store.limit(type, limits if held else None)
+        limits = Limits(
+            **given,
+            per=length,
+            when_full=WhenFull(when_full),
+            full_timeout=milliseconds(full_timeout, field="full_timeout"),
+            fair=fair,
+            ageing=None if ageing is None else milliseconds(ageing, field="ageing"),
+            weights=dict(weights or {}),
+        )
+        is_used = fair or ageing is not None or any(given.values())
+        await self._connection.store.limit(type, limits if is_used else None)
 
     async def set_limit(self, name: str, limit: TaskLimit) -> None:
         """

@@ -113,6 +113,19 @@ class JobCancelled(JobError):
         self.reason = reason
 
 
+class QueueFull(KueError):
+    """A job was not added: as many of its type wait as its cap allows."""
+
+    def __init__(self, type: str, most: int, *, waited: float = 0) -> None:
+        after = f" after {waited:g} s" if waited else ""
+        super().__init__(
+            f"no job of type {type!r} was added{after}: {most:,} wait already, as many "
+            "as its cap allows; add it later, run more workers, or raise max_waiting"
+        )
+        self.type = type
+        self.most = most
+
+
 class ScheduleNotFound(KueError):
     """No schedule has this name."""
 

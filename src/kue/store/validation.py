@@ -8,7 +8,16 @@ from kue.model.histogram import KNOWN
 from kue.model.job import State
 from kue.model.names import check_name, check_path_name
 from kue.model.schedule import MAX_SCHEDULES
-from kue.store.values import MAX_BATCH, MAX_ERRORS, MAX_KEPT, ORDERS
+from kue.store.values import (
+    MAX_AGEING_MS,
+    MAX_BATCH,
+    MAX_ERRORS,
+    MAX_KEPT,
+    MAX_WEIGHT,
+    MAX_WEIGHTS,
+    ORDERS,
+    WhenFull,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,11 +77,42 @@ def check_order(order: str) -> None:
 
 
 def check_limits(limits: Limits | None) -> None:
-    """Raise `InvalidCall` for limits under which no job could start."""
-    for name in ("concurrency", "rate", "per", "per_key") if limits else ():
+    """Raise `InvalidCall` for limits under which no job could start, or no order."""
+    if limits is None:
+        return
+    for name in ("concurrency", "rate", "per", "per_key", "max_waiting", "ageing"):
         value = getattr(limits, name)
         if value is not None and value < 1:
             raise InvalidCall(f"{name} must be at least 1, not {value}; pause instead")
+    if limits.ageing is not None and limits.fair:
+        raise InvalidCall("a type is either fair or has ageing, not both")
+    if limits.ageing is not None and limits.ageing > MAX_AGEING_MS:
+        raise InvalidCall(f"ageing must be at most {MAX_AGEING_MS:,} ms for one step")
+    if limits.ageing is not None and limits.when_full is WhenFull.DROP_OLDEST:
+        raise InvalidCall(
+            "with ageing no waiting job has the lowest priority for good, so that none "
+            "can be dropped; use when_full 'refuse' or 'wait'"
+        )
+    if limits.full_timeout < 0:
+        raise InvalidCall(f"full_timeout must not be negative: {limits.full_timeout}")
+    _check_weights(limits)
+
+
+def _check_weights(limits: Limits) -> None:
+    if limits.weights and not limits.fair:
+        raise InvalidCall("weights are for groups of a fair type; set fair as well")
+    if len(limits.weights) > MAX_WEIGHTS:
+        raise InvalidCall(
+            f"{len(limits.weights)} groups have weights, and a type has at most "
+            f"{MAX_WEIGHTS}; groups without one weigh 1"
+        )
+    for group, weight in limits.weights.items():
+        check_name(group, what="group")
+        if not 1 <= weight <= MAX_WEIGHT:
+            raise InvalidCall(
+                f"the weight of group {group!r} must be from 1 to {MAX_WEIGHT}, "
+                f"not {weight}"
+            )
 
 
 def check_named_limit(name: str) -> None:

@@ -50,6 +50,11 @@ MIN_GRACE_GAP_MS = 2_000
 #: Maintenance is overdue this long after it was due.  With a heartbeat interval on top
 #: that is still less than the gap after which leases get a grace period.
 OVERDUE_MS = 400
+#: The largest weight of a group in a fair type, and how many groups have one.
+MAX_WEIGHT = 60
+MAX_WEIGHTS = 100
+#: The longest wait that is worth one step of priority: a week.
+MAX_AGEING_MS = 7 * 86_400_000
 #: Orders for a worker: shut down gracefully, write its stacks.
 ORDERS = ("stop", "stacks")
 #: An order that a worker does not receive for this long is dropped.
@@ -148,6 +153,11 @@ class Added(NamedTuple):
     created_at: int | None = None
     #: Whether that job was replaced: it has the data and options of this draft now.
     replaced: bool = False
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether no job was added, because the cap of its type is reached."""
+        return self.id == 0
 
 
 class Claim(NamedTuple):
@@ -273,18 +283,40 @@ class Outcome(msgspec.Struct, frozen=True):
     overdue: str = ""
 
 
+class WhenFull(StrEnum):
+    """What happens to a new job when as many wait as the cap of its type allows."""
+
+    #: It is not added, and the caller gets an error.
+    REFUSE = "refuse"
+    #: The caller waits for room, at most `Limits.full_timeout`.
+    WAIT = "wait"
+    #: It is added; the oldest waiting job of the lowest priority is cancelled.
+    DROP_OLDEST = "drop-oldest"
+
+
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     """
-    Limits of a job type: rate limit, concurrency, and concurrency per group.
+    Limits of a job type, and the order in which its jobs start.
 
     *rate* runs may start per *per* ms, with bursts of up to *rate*; at most
-    *concurrency* run at once; at most *per_key* of one group run at once.
+    *concurrency* run at once; at most *per_key* of one group run at once.  At most
+    *max_waiting* jobs wait, held ones included; delayed and blocked ones do not count.
+
+    By default jobs start by priority, then by age.  In a *fair* type groups take turns
+    within each priority, a group as often as its weight (1 if it has none).  With
+    *ageing*, in ms, waiting that long is worth one step of priority.
     """
 
     concurrency: int | None = None
     rate: int | None = None
     per: int = 1000
     per_key: int | None = None
+    max_waiting: int | None = None
+    when_full: WhenFull = WhenFull.REFUSE
+    full_timeout: int = 30_000
+    fair: bool = False
+    ageing: int | None = None
+    weights: dict[str, int] = {}
 
 
 class LimitUse(msgspec.Struct, frozen=True):

@@ -15,10 +15,10 @@ from kue.model.job import FINAL, PROMOTABLE
 from kue.store.values import MAX_SCAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from kue.client.admin import WorkerOrder
+    from kue.client.admin import OnFull, WorkerOrder
     from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven, OnProgress
     from kue.client.queries import Order
     from kue.client.selection import Selection
@@ -286,19 +286,46 @@ class SyncQueueMethods(BlockingCalls):
         rate: int | None = None,
         per: Duration = 1,
         per_key: int | None = None,
+        max_waiting: int | None = None,
+        when_full: OnFull = "refuse",
+        full_timeout: Duration = 30,
+        fair: bool = False,
+        weights: Mapping[str, int] | None = None,
+        ageing: Duration | None = None,
     ) -> None:
         """
-        Limit jobs of *type*, across all workers.
+        Limit jobs of *type*, across all workers, and set the order they start in.
 
         At most *concurrency* run at once, *rate* start each *per*, *per_key* of one
-        group run at once.  With none of them given, all limits are removed.
+        group run at once.
+
+        At most *max_waiting* wait.  When that many do, an add raises `QueueFull`
+        (``when_full="refuse"``), waits for room for up to *full_timeout* and then
+        raises it (``"wait"``), or cancels the oldest waiting job of the lowest priority
+        (``"drop-oldest"``).
+
+        In a *fair* type groups take turns within each priority; a group with a weight
+        of 3 in *weights* gets three turns where others get one.  With *ageing*, waiting
+        that long is worth one step of priority, so that no job waits forever.
+
+        Every call replaces what was set before.  With nothing given, all is removed.
 
         Raises:
-            ValueError: A limit is less than 1.
+            ValueError: A limit is less than 1, or two of them do not go together.
         """
         self.call(
             lambda q: q.limit(
-                type, concurrency=concurrency, rate=rate, per=per, per_key=per_key
+                type,
+                concurrency=concurrency,
+                rate=rate,
+                per=per,
+                per_key=per_key,
+                max_waiting=max_waiting,
+                when_full=when_full,
+                full_timeout=full_timeout,
+                fair=fair,
+                weights=weights,
+                ageing=ageing,
             )
         )
 

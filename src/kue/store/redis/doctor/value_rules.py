@@ -154,6 +154,9 @@ _COUNTS = ValueRule(
 )
 #: The rule of a named limit: concurrency, rate, per, burst.
 _RULE = "(?:<time> - <time> -|- <time> <time> (?:<time>|-))"
+#: Of a type's limits: the cap, and in which order jobs start.
+_CAP = "(?:<time>|-) (?:refuse|wait|drop-oldest) <time>"
+_ORDER = r"(?:1|-) (?:<time>|-) (?:-|(?:\{[^{}]+\}\d{1,2})+)"
 _ACTS = ValueRule((r"<time>\t[^\t]*\t<act>", "<time>"), is_removable=False)
 #: The forms of members and of their values or scores, by structure.
 VALUE_RULES = {
@@ -189,7 +192,8 @@ VALUE_RULES = {
     # Whether there is such a job is for other rules.
     "progress": ValueRule((".*", r"<percent>\t<json>")),
     "limits": ValueRule(
-        ("<name>", "(?:(?:<time>|-) ){3}(?:<time>|-)"), is_removable=False
+        ("<name>", f"(?:(?:<time>|-) ){{3}}(?:<time>|-)(?: {_CAP} {_ORDER})?"),
+        is_removable=False,
     ),
     "named_limits": ValueRule(
         ("<name>", rf"{_RULE}\t(?:{_RULE})?"), is_removable=False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -71,8 +71,7 @@ async def limit(
     db: Shards, type: str, limits: Limits | None, *, now: int | None = None
 ) -> None:
     check_limits(limits)
-    values = () if limits is None else msgspec.structs.astuple(limits)
-    text = " ".join("-" if value is None else str(value) for value in values)
+    text = "" if limits is None else _limits_text(limits)
     await db.run(db.home_of(type), "limit", quote(type), text, now=now)
 
 
@@ -88,7 +87,21 @@ def _sort_key(pause: Pause) -> tuple[bool, str]:
     return pause.worker is not None, pause.worker or pause.type or ""
 
 
+def _limits_text(limits: Limits) -> str:
+    """Return limits as ``lib/limits.lua`` and ``lib/rank.lua`` read them."""
+    values = msgspec.structs.asdict(limits)
+    values["fair"] = 1 if limits.fair else None
+    # Neither brace is in a quoted name.
+    weights = [f"{{{quote(group)}}}{n}" for group, n in limits.weights.items()]
+    values["weights"] = "".join(weights) or None
+    return " ".join("-" if value is None else str(value) for value in values.values())
+
+
 def _read_limits(text: bytes) -> Limits:
-    values = [None if part == b"-" else int(part) for part in text.split(b" ")]
-    concurrency, rate, per, per_key = values
-    return Limits(concurrency, rate, per or 1000, per_key)
+    names = Limits.__struct_fields__
+    # The weights are last: a group's name may contain spaces.
+    fields = zip(names, text.decode().split(" ", len(names) - 1), strict=False)
+    values: dict[str, Any] = {name: value for name, value in fields if value != "-"}
+    weights = [pair.split("}") for pair in values.get("weights", "").split("{")[1:]]
+    values["weights"] = {unquote(group): weight for group, weight in weights}
+    return msgspec.convert(values, Limits, strict=False)

@@ -13,12 +13,12 @@ local function is_paused(pause)
   return true, till
 end
 
--- Limits are kept as "concurrency rate per per_key", "-" for none.
+-- Limits are kept as "concurrency rate per per_key …", "-" for none; lib/rank reads the rest.
 local function read_limits(text)
   if not text then
     return nil
   end
-  local concurrency, rate, per, per_key = string.match(text, "^(%S+) (%S+) (%S+) (%S+)$")
+  local concurrency, rate, per, per_key = string.match(text, "^(%S+) (%S+) (%S+) (%S+)")
   return { concurrency = tonumber(concurrency), rate = tonumber(rate),
     per = tonumber(per), per_key = tonumber(per_key) }
 end
