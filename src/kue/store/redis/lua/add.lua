@@ -107,7 +107,8 @@ local function plan_for(job_type)
     local q = queue(job_type)
     redis.call("ZINTERCARD", 6, root .. ":nothing", q .. "waiting", q .. "wake",
       q .. "held", q .. "fair", root .. ":agenda")
-    local rule = rule_of(job_type)
+    local limits = redis.call("HGET", root .. ":limits", job_type)
+    local rule = limits and ranks.read_rule(limits)
     plan = { type = job_type, q = q, added = 0, rule = rule, turns = {},
       room = rule and rule.cap and rule.cap - waiting_in(q),
       waiting = {}, delayed = {}, expires = {}, unique = {}, lapse = {}, special = {} }
@@ -294,7 +295,8 @@ local function enter(plan, entry)
   local id = entry.id
   if entry.state == "waiting" then
     entry.type, entry.is_new = plan.type, true
-    table.insert(plan.waiting, entering_score(id, plan.q, entry, plan.turns))
+    table.insert(plan.waiting, plan.rule and ranks.enter(id, plan.q, entry, plan.turns)
+      or score(entry.priority, id))
     table.insert(plan.waiting, id)
   elseif entry.state == "delayed" then
     table.insert(plan.delayed, entry.due)
@@ -402,7 +404,9 @@ for _, plan in ipairs(plans) do
     redis.call("ZADD", q .. "waiting", unpack(plan.waiting))
     wake(q)
   end
-  write_turns(plan.turns)
+  if next(plan.turns) then
+    ranks.write(plan.turns)
+  end
   if #plan.delayed > 0 then
     redis.call("ZADD", q .. "delayed", unpack(plan.delayed))
     wake(q)

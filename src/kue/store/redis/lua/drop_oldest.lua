@@ -34,7 +34,7 @@
 
 local MAX_DROPPED = 100
 local job_type = ARGV[4]
-local q, rule = queue(job_type), rule_of(job_type)
+local q, rule = queue(job_type), ranks.rule_of(job_type)
 local drops = rule and rule.cap and rule.when_full == "drop-oldest"
 
 local function over()
@@ -46,7 +46,7 @@ end
 local function oldest(most)
   local place = redis.call("EXISTS", q .. "waiting") == 1 and "waiting" or "held"
   local last = redis.call("ZRANGE", q .. place, -1, -1, "WITHSCORES")[2]
-  local first = math.floor(tonumber(last) / LEVEL) * LEVEL
+  local first = math.floor(tonumber(last) / ranks.LEVEL) * ranks.LEVEL
   return redis.call("ZRANGEBYSCORE", q .. place, first, "+inf", "LIMIT", 0, most), place
 end
 

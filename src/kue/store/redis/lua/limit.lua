@@ -39,7 +39,7 @@ check_shard()
 check_type(job_type)
 local held = redis.call("ZRANGE", q .. "held", 0, MAX_FREED - 1, "WITHSCORES")
 local old = redis.call("HGET", root .. ":limits", job_type) or ""
-local before, after = read_rule(old) or {}, read_rule(limits) or {}
+local before, after = ranks.read_rule(old) or {}, ranks.read_rule(limits) or {}
 
 for i = 1, #held, 2 do
   local head = header(held[i])

@@ -26,7 +26,7 @@
 --- @include lib/rank
 --- @include lib/rescore
 
-local q, rule = queue(ARGV[4]), rule_of(ARGV[4])
+local q, rule = queue(ARGV[4]), ranks.rule_of(ARGV[4])
 
 -- Check.
 check_type(ARGV[4])

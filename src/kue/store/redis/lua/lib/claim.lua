@@ -93,7 +93,7 @@ local function shares(entries, want)
     for i = 2, #ranked, 2 do
       local rank = tonumber(ranked[i])
       -- What ageing has made of its priority, beside types without.
-      rank = ageing and (rank - now) / ageing * LEVEL or rank
+      rank = ageing and (rank - now) / ageing * ranks.LEVEL or rank
       best[#best + 1] = { score = rank, entry = entry }
     end
     entry.share = 0
@@ -276,7 +276,7 @@ local function claim(types, limit, suffix, expired_tail)
         has_tries = redis.call("EXISTS", q .. "tries") == 1,
         starting = 0, ids = {}, records = {}, heads = {},
         parked = {}, held = {}, expired = {}, running = {}, scores = {},
-        order = limits[i] and read_rule(limits[i]) }
+        order = limits[i] and ranks.read_rule(limits[i]) }
       local allowed, next_start = allowance(q, entry.limits, limit)
       sooner(next_start)
       entry.allowed, entry.gated = allowed, allowed == 0

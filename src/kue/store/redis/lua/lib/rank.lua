@@ -7,36 +7,32 @@
 -- start by the time at which they were ready, plus some time per step of priority.
 --
 -- `:limits` has "… max_waiting when_full full_timeout fair ageing weights"; see lib/limits.
-local LEVEL = 2199023255552
--- Virtual time of one job of weight 1: many weights divide it.
-local TURN = 60
-local rules = {}
+-- The functions are made when the first of them is needed: most calls need none.
+local ranks = setmetatable({}, { __index = function(ranks, wanted)
+  setmetatable(ranks, nil)
+  -- Scores of one priority.
+  ranks.LEVEL = 2199023255552
+  -- Virtual time of one job of weight 1: many weights divide it.
+  local TURN = 60
+  local rules = {}
 
--- Return the cap and order of a type in the text of its limits; false if it has neither.
-local function read_rule(text)
-  local cap, when_full, fair, ageing, weights = string.match(text or "",
-    "^%S+ %S+ %S+ %S+ (%S+) (%S+) %S+ (%S+) (%S+) (.*)$")
-  if not cap or (cap == "-" and fair == "-" and ageing == "-") then
-    return false
+  -- Return the cap and order in the text of a type's limits; false if it has neither.
+  function ranks.read_rule(text)
+    local cap, when_full, fair, ageing, weights = string.match(text or "",
+      "^%S+ %S+ %S+ %S+ (%S+) (%S+) %S+ (%S+) (%S+) (.*)$")
+    if not cap or (cap == "-" and fair == "-" and ageing == "-") then
+      return false
+    end
+    return { cap = tonumber(cap), when_full = when_full, fair = fair ~= "-",
+      ageing = tonumber(ageing), weights = weights }
   end
-  return { cap = tonumber(cap), when_full = when_full, fair = fair ~= "-",
-    ageing = tonumber(ageing), weights = weights }
-end
 
-local function rule_of(job_type)
-  if rules[job_type] == nil then
-    rules[job_type] = read_rule(redis.call("HGET", root .. ":limits", job_type))
+  function ranks.rule_of(job_type)
+    if rules[job_type] == nil then
+      rules[job_type] = ranks.read_rule(redis.call("HGET", root .. ":limits", job_type))
+    end
+    return rules[job_type]
   end
-  return rules[job_type]
-end
-
--- Return the functions of fair types; made when they are needed, because most types are not.
-local made
-local function fair()
-  if made then
-    return made
-  end
-  made = {}
 
   local function turn_of(rule, group)
     local _, at = string.find(rule.weights, "{" .. (group or "") .. "}", 1, true)
@@ -46,9 +42,9 @@ local function fair()
 
   -- Return the virtual time of one priority; `fair` has it, and when each group that has jobs
   -- waiting gets its next turn.
-  function made.turns_of(q, priority)
-    local first = priority * LEVEL
-    local last = first + LEVEL - 1
+  local function turns_of(q, priority)
+    local first = priority * ranks.LEVEL
+    local last = first + ranks.LEVEL - 1
     local saved = redis.call("ZSCORE", q .. "fair", priority)
     local head = redis.call("ZRANGEBYSCORE", q .. "waiting", first, last, "WITHSCORES",
       "LIMIT", 0, 1)[2]
@@ -60,45 +56,41 @@ local function fair()
 
   -- Return the score of the next job of a group.  One that ran before goes first, but its
   -- group pays for it with a turn.
-  function made.take_turn(turns, rule, group, ran_before)
+  local function take_turn(turns, rule, group, ran_before)
     local member = turns.priority .. ":" .. (group or "")
-    local at = turns.next[member] or tonumber(redis.call("ZSCORE", turns.key, member)) or 0
-    at = math.max(at, turns.now)
+    local at = turns.next[member] or tonumber(redis.call("ZSCORE", turns.key, member))
+    at = math.max(at or turns.now, turns.now)
     turns.next[member] = math.min(at + turn_of(rule, group), turns.last)
     return ran_before and turns.now or at
   end
 
-  function made.write(turns)
-    local entries = { turns.now, turns.priority }
-    for member, at in pairs(turns.next) do
-      entries[#entries + 1] = at
-      entries[#entries + 1] = member
+  -- Return the score with which a job enters `waiting`.  In a fair type it depends on those
+  -- before it, which may not be written yet: `turns` is a table for all of them, and is
+  -- written by `ranks.write`.
+  function ranks.enter(id, q, head, turns)
+    local rule, priority = ranks.rule_of(head.type), head.priority
+    if rule and rule.ageing then
+      return now + priority * rule.ageing
+    elseif rule and rule.fair then
+      turns[priority] = turns[priority] or turns_of(q, priority)
+      local tries = not head.is_new and redis.call("HGET", q .. "tries", id)
+      return take_turn(turns[priority], rule, head.group, tries and tries ~= "0:0")
     end
-    -- A group whose turn has come is as good as unknown.
-    redis.call("ZREMRANGEBYSCORE", turns.key, turns.first, turns.now)
-    redis.call("ZADD", turns.key, unpack(entries))
+    return score(priority, id)
   end
 
-  return made
-end
-
--- Return the score with which a job enters `waiting`.  In a fair type it depends on those
--- before it, which may not be written yet: `turns` is a table for all of them, and is
--- written by `write_turns`.
-local function entering_score(id, q, head, turns)
-  local rule, priority = rule_of(head.type), head.priority
-  if rule and rule.ageing then
-    return now + priority * rule.ageing
-  elseif rule and rule.fair then
-    turns[priority] = turns[priority] or fair().turns_of(q, priority)
-    local tries = not head.is_new and redis.call("HGET", q .. "tries", id)
-    return fair().take_turn(turns[priority], rule, head.group, tries and tries ~= "0:0")
+  function ranks.write(turns)
+    for priority, one in pairs(turns) do
+      local entries = { one.now, priority }
+      for member, at in pairs(one.next) do
+        entries[#entries + 1] = at
+        entries[#entries + 1] = member
+      end
+      -- A group whose turn has come is as good as unknown.
+      redis.call("ZREMRANGEBYSCORE", one.key, one.first, one.now)
+      redis.call("ZADD", one.key, unpack(entries))
+    end
   end
-  return score(priority, id)
-end
 
-local function write_turns(turns)
-  for _, of_priority in pairs(turns) do
-    fair().write(of_priority)
-  end
-end
+  return ranks[wanted]
+end })
