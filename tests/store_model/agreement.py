@@ -104,6 +104,7 @@ def _compare_jobs(both: Both, seen: Seen) -> None:
 
 
 def _compare_job(both: Both, job: Job, entry: Entry) -> None:
+    both.model.learn_rank(entry, job.rank)
     same_jobs([job], [entry.view()])
     same(job.attempts, entry.attempts)
     _compare_held(both, job, entry)

@@ -68,6 +68,7 @@ def a_call(
     @wraps(verb)
     def call(both: Both, *args: P.args, **options: P.kwargs) -> T:
         both.learn_set_aside()
+        both.go_on()
         both.model.new_call()
         answer = verb(both, *args, **options)
         both.make_sure()
@@ -84,6 +85,7 @@ class Both:
         self.model = Model()
         self.now = START
         self.first_id = 1
+        self._moments: set[int] = set()
         self._runner = asyncio.Runner(loop_factory=new_event_loop)
         self.ear: Ear | None = None
         if listens:
@@ -110,6 +112,21 @@ class Both:
         """Begin with the id after *last_id*."""
         self.model.last_id = last_id
         self.first_id = last_id + 1
+
+    def go_on(self) -> None:
+        """Let no two calls happen in one millisecond, where the engine chooses then."""
+        if any(limits.ageing for limits in self.model.limits.values()):
+            while self.now in self._moments:
+                self.now += 1
+            self._moments.add(self.now)
+
+    def learn_ranks(self, types: Sequence[str]) -> None:
+        """Read the order of jobs that began to wait in one call, with ageing."""
+        aged = [type for type in types if self.model.rule(type).ageing]
+        waiting = [e for type in aged for e in self.model.of(State.WAITING, type)]
+        jobs = self.ask(self.store.get([e.id for e in waiting])) if waiting else []
+        for entry, job in zip(waiting, jobs, strict=True):
+            self.model.learn_rank(entry, job.rank if job else 0)
 
     def learn_set_aside(self) -> None:
         """Read which jobs a limit holds, where the order or a cap depends on it."""
@@ -153,6 +170,12 @@ class Both:
         is_tied = len(types) > 1 and self.model.is_tied(types, self.now)
         return types[:1] if is_tied else types
 
+    def _promotes_aged(self, types: Sequence[str]) -> bool:
+        """Return whether jobs are due whose order with ageing the engine chooses."""
+        delayed = [e for type in types for e in self.model.of(State.DELAYED, type)]
+        due = [entry for entry in delayed if (entry.promote_at or 0) <= self.now]
+        return any(self.model.rule(entry.type).ageing for entry in due)
+
     def _same_claimed(
         self, types: Sequence[str], said: list[Job], wanted: list[Job], *, lately: bool
     ) -> None:
@@ -191,6 +214,9 @@ class Both:
     ) -> list[Job]:
         is_new = claim.seq > self.model.lanes.get(claim.lane, (0, []))[0]
         types = self._comparable(types) if is_new else types
+        if is_new and self._promotes_aged(types):
+            self.tend()
+        self.learn_ranks(types)
         said = self.ask(
             self.store.claim(
                 ClaimRequest(types, limit, worker=worker, claim=claim, lease=lease),
@@ -237,7 +263,13 @@ class Both:
         model = self.model
         if model.is_ordered(types):
             types = types[:1]
-        if any(model.has_set_aside(t) or model.of(State.BLOCKED, t) for t in types):
+        is_chosen = any(
+            model.rule(type).ageing
+            or model.has_set_aside(type)
+            or model.of(State.BLOCKED, type)
+            for type in types
+        )
+        if is_chosen:
             self.settle(outcomes)
             return self.claim(types, limit, worker, claim)
         words, claimed = self.ask(

@@ -87,8 +87,9 @@ orders: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {},
         {"fair": True},
         {"fair": True, "weights": {GROUPS[0]: 2, GROUPS[1]: 60}},
-        {"ageing": 100},
-        {"ageing": 3000},
+        # Such that jobs of different priorities rarely have the same rank.
+        {"ageing": 97},
+        {"ageing": 3001},
     ]
 )
 

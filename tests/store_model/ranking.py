@@ -3,7 +3,8 @@ The model of the order in which jobs start: by priority and id, fair, or with ag
 
 A rank is a number, as `Job.rank` shows it.  By default it is the priority and, below
 it, the id; in a fair type the virtual time takes the place of the id, in 60ths of the
-turn of a group that weighs 1; with ageing it is a time.
+turn of a group that weighs 1; with ageing it is a time in µs, of which engines choose
+those below the millisecond.
 """
 
 from __future__ import annotations
@@ -49,13 +50,19 @@ class Ranking(Ledger):
         """Forget what the last call did: what follows happens in another one."""
         self.entered.clear()
 
+    def learn_rank(self, entry: Entry, rank: int) -> None:
+        """Take over what the engine may choose of a rank."""
+        is_time = self.rule(entry.type).ageing is not None
+        if is_time and entry.rank // 1000 == rank // 1000:
+            entry.rank = rank
+
     # -- ranks -----------------------------------------------------------------
 
     def begin_to_wait(self, entry: Entry, way: str, now: int) -> None:
         """Give a job its rank; *way* is how it comes to wait."""
         rule = self.rule(entry.type)
         if rule.ageing is not None:
-            entry.rank = now + entry.priority * rule.ageing
+            entry.rank = 1000 * (now + entry.priority * rule.ageing)
         elif rule.fair:
             self._note_entry(entry, way)
             entry.rank = self._take_turn(entry, rule, came_back=way == "requeue")
@@ -71,7 +78,7 @@ class Ranking(Ledger):
         if entry.state is not State.WAITING:
             return
         if rule.ageing is not None:
-            entry.rank += by * rule.ageing
+            entry.rank += 1000 * by * rule.ageing
         else:
             self.begin_to_wait(entry, "update", now)
 
@@ -87,14 +94,15 @@ class Ranking(Ledger):
         for entry in self.of(State.WAITING, type):
             entry.rank = default_rank(entry)
             if after.ageing is not None:
-                entry.rank = entry.created_at + entry.priority * after.ageing
+                ready = entry.created_at + entry.priority * after.ageing
+                entry.rank = 1000 * ready
 
     def place_among_types(self, entry: Entry, now: int) -> float:
         """Return what ranks of several types are compared by."""
         ageing = self.rule(entry.type).ageing
         if ageing is None:
             return entry.rank
-        return (entry.rank - now) / ageing * PRIORITY_STEP
+        return (entry.rank / 1000 - now) / ageing * PRIORITY_STEP
 
     # -- turns -----------------------------------------------------------------
 

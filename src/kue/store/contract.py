@@ -203,7 +203,8 @@ class Store(ABC):
         that ran before gets the former, and its group pays with a turn.  With ageing a
         job begins to wait at some time, and starts by that time plus *ageing* for each
         step of its priority; beside jobs of other types it has the priority that it has
-        reached by now.
+        reached by now.  Groups at the same virtual time, and calls of the same
+        millisecond, are in no particular order; the jobs of one call are.
 
         First promotes due delayed jobs of these types.  Each claimed job becomes active
         with a new fencing token and attempt + 1, and the worker's lease runs until now

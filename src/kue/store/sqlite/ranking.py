@@ -15,14 +15,13 @@ import msgspec
 from kue.model.job import State
 from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.values import Limits
+from kue.store.waiting_order import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kue.store.sqlite.rows import StateRow
 
-#: The ranks of one priority: 2^41 of them.
-LEVEL = 2**41
 #: Virtual time of one job of weight 1: many weights divide it.
 TURN = 60
 #: The most jobs that one transaction gives another rank.
@@ -55,7 +54,7 @@ ORDER BY id LIMIT ?
 """
 _REORDER = """
 UPDATE jobs SET rank = CASE WHEN ?1 IS NULL THEN priority * ?2 + id
-                            ELSE created_at + priority * ?1 END
+                            ELSE 1000 * (created_at + priority * ?1) END
 WHERE id IN (SELECT value FROM json_each(?3))
 """
 
@@ -84,6 +83,11 @@ class RankBase(NamedTuple):
 
     base: int
     adds_id: bool
+
+
+def by_id(priority: int) -> RankBase:
+    """Return the rank of a job whose type has no order of its own, or does not wait."""
+    return RankBase(priority * LEVEL, adds_id=True)
 
 
 class Turns:
@@ -137,9 +141,10 @@ class Ranks:
     ) -> RankBase:
         rule = rule_of(self._tx, type)
         if rule is not None and rule.ageing is not None:
-            return RankBase(self._tx.now + priority * rule.ageing, adds_id=False)
+            ready = self._tx.now + priority * rule.ageing
+            return RankBase(1000 * ready, adds_id=False)
         if rule is None or not rule.fair:
-            return RankBase(priority * LEVEL, adds_id=True)
+            return by_id(priority)
         turns = self._turns.get((type, priority))
         if turns is None:
             turns = self._turns[type, priority] = Turns(self._tx, type, priority)
@@ -176,7 +181,7 @@ def change_priority(tx: Transaction, row: StateRow, old: int, new: int) -> None:
     """Give a job the rank of another priority; the job has that already."""
     rule = rule_of(tx, row.type)
     if rule is not None and rule.ageing is not None and row.state == State.WAITING:
-        tx.run(_SHIFT, (new - old) * rule.ageing, row.id)
+        tx.run(_SHIFT, 1000 * (new - old) * rule.ageing, row.id)
     elif row.state == State.WAITING and is_ordered(tx, row.type):
         enter(tx, row.type, [row.id])
     else:

@@ -42,7 +42,7 @@ def replace_job(tx: Transaction, job_id: int, draft: Draft) -> bool:
         return False
     due = _due(draft, row.created_at, tx.now)
     state = State.DELAYED if due > tx.now else State.WAITING
-    rank = ranking.RankBase(draft.priority * ranking.LEVEL, adds_id=True)
+    rank = ranking.by_id(draft.priority)
     if state is State.WAITING:
         ranks = ranking.Ranks(tx)
         rank = ranks.next(row.type, draft.priority, draft.group)

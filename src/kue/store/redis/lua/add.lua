@@ -109,7 +109,7 @@ local function plan_for(job_type)
       q .. "held", q .. "fair", root .. ":agenda")
     local limits = redis.call("HGET", root .. ":limits", job_type)
     local rule = limits and ranks.read_rule(limits)
-    plan = { type = job_type, q = q, added = 0, rule = rule, turns = {},
+    plan = { type = job_type, q = q, added = 0, rule = rule, batch = {},
       room = rule and rule.cap and rule.cap - waiting_in(q),
       waiting = {}, delayed = {}, expires = {}, unique = {}, lapse = {}, special = {} }
     plan_of[job_type] = plan
@@ -295,7 +295,7 @@ local function enter(plan, entry)
   local id = entry.id
   if entry.state == "waiting" then
     entry.type, entry.is_new = plan.type, true
-    table.insert(plan.waiting, plan.rule and ranks.enter(id, plan.q, entry, plan.turns)
+    table.insert(plan.waiting, plan.rule and ranks.enter(id, plan.q, entry, plan.batch)
       or score(entry.priority, id))
     table.insert(plan.waiting, id)
   elseif entry.state == "delayed" then
@@ -404,8 +404,8 @@ for _, plan in ipairs(plans) do
     redis.call("ZADD", q .. "waiting", unpack(plan.waiting))
     wake(q)
   end
-  if next(plan.turns) then
-    ranks.write(plan.turns)
+  if plan.batch.turns then
+    ranks.write(plan.batch)
   end
   if #plan.delayed > 0 then
     redis.call("ZADD", q .. "delayed", unpack(plan.delayed))

@@ -52,15 +52,15 @@ end
 -- Move.
 redis.call("SET", job .. id, new .. string.sub(record, #old + 1))
 if (place == "waiting" or place == "held") and priority ~= head.priority then
-  local rule, to, turns = ranks.rule_of(head.type), nil, {}
+  local rule, to, batch = ranks.rule_of(head.type), nil, {}
   if rule and rule.ageing then
-    to = redis.call("ZSCORE", q .. place, id) + (priority - head.priority) * rule.ageing
+    to = redis.call("ZSCORE", q .. place, id) + (priority - head.priority) * rule.ageing * 1000
   else
     head.priority = priority
-    to = ranks.enter(id, q, head, turns)
+    to = ranks.enter(id, q, head, batch)
   end
   rescore(id, q, place, head, to)
-  ranks.write(turns)
+  ranks.write(batch)
 end
 
 -- Publish.

@@ -117,7 +117,7 @@ class _Batch:
                 # A delay counts from when it is released; an absolute time stays.
                 state, at = State.BLOCKED, draft.at
                 self._links.extend((parent, job_id) for parent in open_)
-        rank = ranking.RankBase(draft.priority * ranking.LEVEL, adds_id=True)
+        rank = ranking.by_id(draft.priority)
         if state is State.WAITING:
             if not self._room.take(draft.type):
                 return False

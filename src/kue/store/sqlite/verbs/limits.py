@@ -15,6 +15,7 @@ import msgspec
 from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.sqlite.verbs import named_limits
 from kue.store.values import Limits, Pause, PauseRequest
+from kue.store.waiting_order import LEVEL
 
 if TYPE_CHECKING:
     import sqlite3
@@ -125,7 +126,9 @@ class TypeLimits(msgspec.Struct):
 
     def order_of(self, rank: int) -> float:
         """Return what to compare with ranks of other types: what ageing made of it."""
-        return rank if self.ageing is None else (rank - self.now) / self.ageing * 2**41
+        if self.ageing is None:
+            return rank
+        return (rank / 1000 - self.now) / self.ageing * LEVEL
 
     def allowance(self, limit: int) -> int:
         """Return how many of *limit* jobs may start."""

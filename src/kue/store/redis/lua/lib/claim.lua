@@ -93,7 +93,7 @@ local function shares(entries, want)
     for i = 2, #ranked, 2 do
       local rank = tonumber(ranked[i])
       -- What ageing has made of its priority, beside types without.
-      rank = ageing and (rank - now) / ageing * ranks.LEVEL or rank
+      rank = ageing and (rank / 1000 - now) / ageing * ranks.LEVEL or rank
       best[#best + 1] = { score = rank, entry = entry }
     end
     entry.share = 0

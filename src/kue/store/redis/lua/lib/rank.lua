@@ -4,7 +4,7 @@
 -- groups take turns within each priority: start-time fair queueing.  Each job gets a virtual
 -- time, a turn after the job of its group before it; a group that had none waiting begins
 -- at the current virtual time, which is that of the first waiting job.  With ageing, jobs
--- start by the time at which they were ready, plus some time per step of priority.
+-- start by the time at which they were ready, in µs, plus some time per step of priority.
 --
 -- `:limits` has "… max_waiting when_full full_timeout fair ageing weights"; see lib/limits.
 -- The functions are made when the first of them is needed: most calls need none.
@@ -64,24 +64,28 @@ local ranks = setmetatable({}, { __index = function(ranks, wanted)
     return ran_before and turns.now or at
   end
 
-  -- Return the score with which a job enters `waiting`.  In a fair type it depends on those
-  -- before it, which may not be written yet: `turns` is a table for all of them, and is
-  -- written by `ranks.write`.
-  function ranks.enter(id, q, head, turns)
+  -- Return the score with which a job enters `waiting`.  It may depend on those before it,
+  -- which need not be written yet: `batch` is a table for all of a type, empty at first, and
+  -- is written by `ranks.write`.
+  function ranks.enter(id, q, head, batch)
     local rule, priority = ranks.rule_of(head.type), head.priority
     if rule and rule.ageing then
-      return now + priority * rule.ageing
+      -- In µs: there is one for each job of a call before the next call comes.
+      batch.ready = (batch.ready or -1) + 1
+      return micros + batch.ready + priority * rule.ageing * 1000
     elseif rule and rule.fair then
-      turns[priority] = turns[priority] or turns_of(q, priority)
+      batch.turns = batch.turns or {}
+      local turns = batch.turns[priority] or turns_of(q, priority)
+      batch.turns[priority] = turns
       local tries = not head.is_new and redis.call("HGET", q .. "tries", id)
       local ran_before = head.has_just_run or (tries and tries ~= "0:0")
-      return take_turn(turns[priority], rule, head.group, ran_before)
+      return take_turn(turns, rule, head.group, ran_before)
     end
     return score(priority, id)
   end
 
-  function ranks.write(turns)
-    for priority, one in pairs(turns) do
+  function ranks.write(batch)
+    for priority, one in pairs(batch.turns or {}) do
       local entries = { one.now, priority }
       for member, at in pairs(one.next) do
         entries[#entries + 1] = at
