@@ -71,7 +71,7 @@ def a_call(
         both.go_on()
         both.model.new_call()
         answer = verb(both, *args, **options)
-        both.make_sure()
+        both.end_call()
         return answer
 
     return call
@@ -118,7 +118,6 @@ class Both:
         if any(limits.ageing for limits in self.model.limits.values()):
             while self.now in self._moments:
                 self.now += 1
-            self._moments.add(self.now)
 
     def learn_ranks(self, types: Sequence[str]) -> None:
         """Read the order of jobs that began to wait in one call, with ageing."""
@@ -146,8 +145,9 @@ class Both:
         may_be = entry.may_be_held or entry.is_set_aside
         return bool(may_be or is_grouped or is_limited)
 
-    def make_sure(self) -> None:
+    def end_call(self) -> None:
         """Sort fair types again where the engine could choose an order."""
+        self._moments.add(self.now)
         for type in sorted(self.model.unordered):
             limits = self.model.limits[type]
             plain = msgspec.structs.replace(limits, fair=False, weights={})
@@ -263,15 +263,13 @@ class Both:
         model = self.model
         if model.is_ordered(types):
             types = types[:1]
-        is_chosen = any(
-            model.rule(type).ageing
-            or model.has_set_aside(type)
-            or model.of(State.BLOCKED, type)
-            for type in types
+        is_chosen = self._promotes_aged(types) or any(
+            model.has_set_aside(type) or model.of(State.BLOCKED, type) for type in types
         )
         if is_chosen:
             self.settle(outcomes)
             return self.claim(types, limit, worker, claim)
+        self.learn_ranks(types)
         words, claimed = self.ask(
             self.store.cycle(
                 outcomes,

@@ -76,6 +76,7 @@ class OperatedMachine(Machine):
         if step is None:
             request = MoveRequest(ids, State.WAITING, states=states, seen=seen)
         else:
+            self.both.go_on()
             at = self.both.now + step
             request = MoveRequest(ids, State.DELAYED, at, states, seen)
         self.both.move(request)
