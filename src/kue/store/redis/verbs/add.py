@@ -54,8 +54,9 @@ async def add(
     else:
         confirmed, added = await _add_at_homes(db, drafts, call)
         await _link_across(db, drafts, added, now=now)
-    if not confirmed:
-        raise DurabilityUnknown([one.id for one in added])
+    stored = [one.id for one in added if not one.is_refused]
+    if stored and not confirmed:
+        raise DurabilityUnknown(stored)
     return added
 
 
