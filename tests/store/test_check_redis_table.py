@@ -301,7 +301,7 @@ waiting priority=high, waiting | ZADD {waiting} 5e15 {id} | claimed first
 fair | ZADD {waiting} 1 {id} |
     bad-score: job {id} is in waiting with the score 1, where {score} is right
     -> set it to {score}
-fair | ZADD {fair} 1.5 5:a | ZSCORE {fair} 5:a = None
+fair | ZADD {fair} 1.5 5:a | ZCARD {fair} = 1
     bad-value: key {fair} has '5:a' with the score '1.5', which Kue does not write
     -> take it out
 ageing | ZADD {waiting} 7 {id} |
