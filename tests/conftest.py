@@ -47,8 +47,10 @@ MARKERS = (
     "long: takes long even alone, and is started before the others",
     "processes: starts processes, servers of its own or a browser (see processes.txt)",
 )
-#: Files and folders whose tests are marked as `processes`.
-STARTING = (TESTS / "processes.txt").read_text().split()
+#: Files and folders whose tests are marked as `processes`, and after a "!", others.
+_LISTED = (TESTS / "processes.txt").read_text().split()
+STARTING = tuple(name for name in _LISTED if not name.startswith("!"))
+STARTING_NONE = tuple(name[1:] for name in _LISTED if name.startswith("!"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,7 +89,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     # Before -m selects by markers …
     for item in items:
         path = item.path.relative_to(TESTS).as_posix()
-        if path.startswith(tuple(STARTING)):
+        if path.startswith(STARTING) and not path.startswith(STARTING_NONE):
             item.add_marker("processes")
     yield
     # … and after the order was drawn.
