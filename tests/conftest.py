@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
@@ -47,6 +49,10 @@ MARKERS = (
     "long: takes long even alone, and is started before the others",
     "processes: starts processes, servers of its own or a browser (see processes.txt)",
 )
+#: A file system in memory.  No test cuts the power, and so none needs a real disk.
+MEMORY = Path("/dev/shm")
+#: What all tests together need there, with room to spare.
+MEMORY_BYTES = 4 * 1024**3
 #: Files and folders whose tests are marked as `processes`, and after a "!", others.
 _LISTED = (TESTS / "processes.txt").read_text().split()
 STARTING = tuple(name for name in _LISTED if not name.startswith("!"))
@@ -62,6 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+    # Where pytest has its temporary folders, unless a developer chose a place.
+    if _has_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     # How long something takes says nothing on a busy machine.
     hypothesis_settings.register_profile(
         "busy",
@@ -72,6 +81,11 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis_settings.load_profile("busy")
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+
+
+def _has_memory() -> bool:
+    is_there = os.access(MEMORY, os.W_OK)
+    return is_there and shutil.disk_usage(MEMORY).free > MEMORY_BYTES
 
 
 @pytest.hookimpl(wrapper=True)
