@@ -98,13 +98,26 @@ def pytest_collection() -> Generator[None, object, object]:
     return done
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no file of which ``-m processes`` takes no test: they are nine in ten."""
+    is_wanted = config.option.markexpr != "processes" or collection_path.is_dir()
+    return None if is_wanted or _name_of(collection_path).startswith(STARTING) else True
+
+
+def _name_of(path: Path) -> str:
+    """Return the name of a file as processes.txt has it."""
+    return path.relative_to(TESTS).as_posix()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     # Before -m selects by markers …
     for item in items:
-        path = item.path.relative_to(TESTS).as_posix()
+        path = _name_of(item.path)
         if path.startswith(STARTING) and not path.startswith(STARTING_NONE):
             item.add_marker("processes")
+        elif item.get_closest_marker("processes"):
+            assert path.startswith(STARTING), f"list {path} in processes.txt"
     yield
     # … and after the order was drawn.
     # Behind all others, a long one would keep one core busy and the rest waiting.
