@@ -315,6 +315,7 @@ async def innocent(job):
 """
 
 
+@pytest.mark.processes
 async def test_real_commands_meet_damage(
     filled: Place, store: Store, tmp_path: Path
 ) -> None:
