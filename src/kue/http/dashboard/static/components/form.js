@@ -5,8 +5,8 @@ import { openDialog } from "./dialog.js";
 
 //: Make a form.  Fields: {name, label, type?, value?, required?, help?, placeholder?,
 //: options?: [value | [value, label]], rows?, parse?: text → value, autocomplete?,
-//: group?}; types are those of inputs, "select", "area", "check" and "json".  Fields of the
-//: same group that follow each other are shown together, under its name.
+//: group?, wide?}; types are those of inputs, "select", "area", "check" and "json".  Fields
+//: of the same group that follow each other are shown together, under its name.
 //: submit(values) may throw a Problem, which is shown at its field.
 export function form({
   fields,
@@ -112,7 +112,7 @@ function control(field) {
   const isCheck = field.type === "check";
   const row = h(
     "div",
-    { class: isCheck ? "field field-check" : "field" },
+    { class: `field${isCheck ? " field-check" : ""}${field.wide ? " field-wide" : ""}` },
     h(
       "label",
       { for: id },

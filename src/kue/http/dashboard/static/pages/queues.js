@@ -237,7 +237,7 @@ function drain(ms, counts) {
 
 function queueName(queue) {
   const link = h("a", { href: href(`/queues/${pathSegment(queue.type)}`) }, queue.type);
-  return h("span", { class: "named" }, link, queueBadges(queue));
+  return h("span", { class: "named" }, link, queueBadges(queue, { isList: true }));
 }
 
 function buttons(queue, act) {

@@ -3,8 +3,8 @@
 import { h } from "../../lib/dom.js";
 import { ago, duration, number, plural, time } from "../../lib/format.js";
 
-//: Return the badges of a queue, as nodes.
-export function queueBadges(queue) {
+//: Return the badges of a queue, as nodes; in lists the cap is shown without its policy.
+export function queueBadges(queue, { isList = false } = {}) {
   const badges = queue.pauses.map((pause) =>
     badge("warn", isGlobal(pause) ? "all paused" : "paused", pauseText(pause)),
   );
@@ -13,7 +13,7 @@ export function queueBadges(queue) {
     badges.push(badge("bad", "no worker", title));
   }
   if (isFull(queue)) badges.push(badge("warn", "full", fullText(queue.limits)));
-  if (queue.limits) badges.push(...limitBadges(queue.limits));
+  if (queue.limits) badges.push(...limitBadges(queue.limits, isList));
   return badges;
 }
 
@@ -34,10 +34,11 @@ export function fullText(limits) {
   return `The cap of ${plural(most, "waiting job")} is reached: ${then[policy]}`;
 }
 
-function limitBadges(limits) {
+function limitBadges(limits, isList) {
+  const [most, then] = capText(limits);
   const words = [
     [limitsText(limits), "Limits across all workers"],
-    [capText(limits), "How many jobs may wait, and what happens to more"],
+    isList ? [most, `${most}, ${then}`] : [most && `${most}, ${then}`, "Cap"],
     orderBadge(limits),
   ];
   return words.filter(([word]) => word).map(([word, title]) => badge("", word, title));
@@ -61,10 +62,10 @@ export function limitsText({ concurrency, rate, per, per_key: perKey }) {
   return parts.join(", ");
 }
 
-//: "at most 10,000 waiting, then wait"
+//: "at most 10,000 waiting", "then wait"
 function capText({ max_waiting: most, when_full: policy }) {
   const then = { refuse: "refuse", wait: "wait", "drop-oldest": "drop the oldest" };
-  return most === null ? "" : `at most ${number(most)} waiting, then ${then[policy]}`;
+  return [most === null ? "" : `at most ${number(most)} waiting`, `then ${then[policy]}`];
 }
 
 //: The word and title of the badge: "fair", "ages 10 min a step".

@@ -9,12 +9,12 @@ import { durationText } from "../schedules/body.js";
 
 const POLICIES = [
   ["refuse", "refuse new jobs"],
-  ["wait", "let programs wait for room"],
+  ["wait", "wait for room"],
   ["drop-oldest", "cancel the oldest job"],
 ];
 const ORDERS = [
-  ["priority", "by priority, then by age"],
-  ["fair", "fair: groups take turns"],
+  ["priority", "by priority, then first in, first out"],
+  ["fair", "fair: the same, but groups take turns"],
   ["ageing", "ageing: waiting raises the priority"],
 ];
 const NONE = { per: 1_000, when_full: "refuse", full_timeout: 30_000, weights: {}, ageing: null };
@@ -134,6 +134,7 @@ function orderFields(limits) {
       name: "order",
       label: "Jobs start",
       group,
+      wide: true,
       type: "select",
       options: ORDERS,
       value: limits.fair ? "fair" : limits.ageing !== null ? "ageing" : "priority",
@@ -142,6 +143,7 @@ function orderFields(limits) {
       name: "weights",
       label: "Weights",
       group,
+      wide: true,
       type: "area",
       rows: 3,
       value: Object.entries(limits.weights)
@@ -154,6 +156,7 @@ function orderFields(limits) {
       name: "ageing",
       label: "One step of priority",
       group,
+      wide: true,
       value: durationText(limits.ageing ?? 600_000),
       help: "The wait that is worth one step, such as 10m. From low to normal are 10 steps.",
     },
