@@ -53,8 +53,15 @@ export function pauseText(pause) {
   return `${what}${by ? ` by ${by}` : ""} ${when}${end}${reason ? `: ${reason}` : ""}`;
 }
 
+//: Limits, cap and order: "4 at once, at most 10,000 waiting, then wait, fair"
+export function ruleText(limits) {
+  const [most, then] = capText(limits);
+  const [order] = orderBadge(limits);
+  return [limitsText(limits), most && `${most}, ${then}`, order].filter(Boolean).join(", ");
+}
+
 //: "4 at once, 100/min"
-export function limitsText({ concurrency, rate, per, per_key: perKey }) {
+function limitsText({ concurrency, rate, per, per_key: perKey }) {
   const parts = [];
   if (concurrency !== null) parts.push(`${concurrency} at once`);
   if (rate !== null) parts.push(`${rate}/${period(per)}`);
