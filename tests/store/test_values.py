@@ -135,7 +135,7 @@ def test_a_job_without_an_error_matches_no_error() -> None:
 @pytest.mark.parametrize(
     ("job", "state", "key"),
     [
-        (a_job(), State.WAITING, -10),
+        (a_job(rank=-7), State.WAITING, -7),
         (a_job(State.DELAYED, promote_at=9_000), State.DELAYED, 9_000),
         (a_job(State.DELAYED), State.DELAYED, 0),
         (FAILED, State.FAILED, 5_000),

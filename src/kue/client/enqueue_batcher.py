@@ -16,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kue.aio.coalesced_calls import CoalescedCalls
+from kue.client.backpressure import add_when_room
 from kue.store.batches import bytes_of_draft
-from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, Added
+from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, REFUSED, Added
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +59,20 @@ class EnqueueBatcher:
         self._had_others = True
 
     async def add(self, draft: Draft) -> Added:
-        """Add one draft, together with those of concurrent callers."""
+        """
+        Add one draft, together with those of concurrent callers.
+
+        Raises:
+            QueueFull: The cap of its type refuses it.
+        """
+        added = await self._add(draft)
+        if not added.is_refused:
+            return added
+        # Alone: others do not wait with it.
+        [added] = await add_when_room(self._store, [draft], [added], self._add_batch)
+        return added
+
+    async def _add(self, draft: Draft) -> Added:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Added] = loop.create_future()
         if self._sender.tasks or self._first_call is not None:
@@ -71,7 +86,7 @@ class EnqueueBatcher:
             self._had_others = bool(self._waiting)
             if not self._had_others:
                 # A single caller needs no task, which is a third cheaper.
-                [added] = await self.add_batch([draft])
+                [added] = await self._add_batch([draft])
                 return added
             self._waiting.appendleft(_Waiting(draft, answer))
         finally:
@@ -85,7 +100,16 @@ class EnqueueBatcher:
     async def add_batch(
         self, drafts: Sequence[Draft], *, durable: bool = False
     ) -> list[Added]:
-        """Add up to MAX_BATCH drafts in a separate call."""
+        """Add up to MAX_BATCH drafts in a separate call; may raise `QueueFull`."""
+        added = await self._add_batch(drafts, durable=durable)
+        if REFUSED not in added:
+            return added
+        add_again = partial(self._add_batch, durable=durable)
+        return await add_when_room(self._store, drafts, added, add_again)
+
+    async def _add_batch(
+        self, drafts: Sequence[Draft], *, durable: bool = False
+    ) -> list[Added]:
         producer = self._idle_producers.pop() if self._idle_producers else _Producer()
         producer.seq += 1
         added = await self._store.add(
@@ -121,7 +145,7 @@ class EnqueueBatcher:
 
     async def _add_all(self, batch: list[_Waiting]) -> None:
         try:
-            answers = await self.add_batch([waiting.draft for waiting in batch])
+            answers = await self._add_batch([waiting.draft for waiting in batch])
         except Exception as exc:
             for waiting in batch:
                 if not waiting.answer.done():

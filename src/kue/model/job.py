@@ -384,6 +384,9 @@ class Job(JobTerms, frozen=True, kw_only=True):
     held: str = ""
     #: When it may start, if time alone lets it, Unix ms; None if a run must end first.
     held_until: int | None = None
+    #: Where a waiting job is in the order of its type: those with lower numbers start
+    #: first, and of the same number those with lower ids.  Another store has others.
+    rank: int = 0
     history: tuple[Attempt, ...] = ()
 
     @property

@@ -167,9 +167,17 @@ class Store(ABC):
         holder that is neither active nor ended becomes that draft: it keeps id,
         creation time, log, dependants and history (with a line ``replaced``), and is
         due as the draft says, but no later than ``debounce_max`` after its creation.
-        Rejecting (``"reject"``) is up to the caller.  `Added` has the time
-        at which the job was created: ids are reused after a fail-over that lost
-        writes, and verbs that are given the time (`ExpectedState`) act on no other job.
+        Rejecting (``"reject"``) is up to the caller.
+
+        A draft that would wait while as many jobs of its type do as `Limits` allow is
+        `REFUSED`, and adds nothing; how to go on is up to the caller.  With
+        ``when_full="drop-oldest"`` it is added, and then the oldest jobs of the lowest
+        priority are cancelled, up to 1,000 in one call: those that a limit holds back
+        only when no others wait.  Nothing else that makes a job wait is refused.
+
+        `Added` has the time at which the job was created: ids are reused after a
+        fail-over that lost writes, and verbs that are given the time (`ExpectedState`)
+        act on no other job.
 
         A producer has one call in flight; *seq* grows with each new call.  A repeated
         (producer, seq) returns the same result and adds nothing; a lower seq than the
@@ -188,6 +196,15 @@ class Store(ABC):
     async def claim(self, request: ClaimRequest, *, now: int | None = None) -> Claimed:
         """
         Start the best waiting jobs that *request* asks for, by (priority, id).
+
+        A type may have another order, see `Limits`.  In a fair one each job gets a
+        virtual time when it begins to wait: that of the first waiting job of its
+        priority, or a turn after the last one of its group, whichever is later.  One
+        that ran before gets the former, and its group pays with a turn.  With ageing a
+        job begins to wait at some time, and starts by that time plus *ageing* for each
+        step of its priority; beside jobs of other types it has the priority that it has
+        reached by now.  Groups at the same virtual time, and calls of the same
+        millisecond, are in no particular order; the jobs of one call are.
 
         First promotes due delayed jobs of these types.  Each claimed job becomes active
         with a new fencing token and attempt + 1, and the worker's lease runs until now
@@ -488,7 +505,14 @@ class Store(ABC):
     async def limit(
         self, type: str, limits: Limits | None, *, now: int | None = None
     ) -> None:
-        """Set the limits of *type* (None: no limits); release jobs no longer held."""
+        """
+        Set the limits of *type* (None: no limits); release jobs no longer held.
+
+        When ageing changes, or a type is no longer fair, the jobs that wait are given
+        other ranks, in several steps; until the last one some start out of order.  With
+        ageing such a job counts from its creation.  A type that becomes fair goes on
+        with the jobs that wait as they are.
+        """
 
     @abstractmethod
     async def limits(self) -> dict[str, Limits]:
@@ -594,10 +618,11 @@ class Store(ABC):
         """
         Return jobs in order.
 
-        Order: waiting by (priority, id); delayed by (promote_at, id); complete, failed
-        and cancelled by (time they ended, id); active, blocked and all states together
-        by id.  A job that does not move is on exactly one page, whatever happens to
-        others between two calls.
+        Order: waiting in the order in which they start, which is by (priority, id)
+        unless the type is fair or has ageing; delayed by (promote_at, id); complete,
+        failed and cancelled by (time they ended, id); active, blocked and all states
+        together by id.  A job that does not move is on exactly one page, whatever
+        happens to others between two calls.
 
         A page has as many jobs as requested, or fewer: it ends once it has
         `MAX_PAGE_BYTES`, with at least one job and a cursor to continue.

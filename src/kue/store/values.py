@@ -160,6 +160,10 @@ class Added(NamedTuple):
         return self.id == 0
 
 
+#: The result of adding a draft that the cap of its type refuses.
+REFUSED = Added(0, False)
+
+
 class Claim(NamedTuple):
     """
     Identifies one call of `claim`, so that it can be repeated.
@@ -722,7 +726,7 @@ def sort_key(job: Job, state: State | None) -> int:
     """Return what pages of *state* are ordered by, before the id."""
     match state:
         case State.WAITING:
-            return job.priority
+            return job.rank
         case State.DELAYED:
             return job.promote_at or 0
         case State.COMPLETE | State.FAILED | State.CANCELLED:

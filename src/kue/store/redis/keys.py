@@ -40,7 +40,19 @@ KEYS = (
     (":job:<id>:after", "set", "jobs that a blocked job waits for"),
     (":job:<id>:then", "zset", "jobs that wait for this one to succeed"),
     (":job:<id>:finally", "zset", "jobs that wait for this one to end"),
-    (":<type>:waiting", "zset", "ids; score = priority × 2^41 + sequence"),
+    (
+        ":<type>:waiting",
+        "zset",
+        "ids; score = priority × 2^41 + sequence, or as the order of the type asks for",
+    ),
+    (
+        ":<type>:fair",
+        "zset",
+        (
+            "in a fair type: `priority:group`; score = when it gets its next turn, and "
+            "`priority`; score = the current virtual time"
+        ),
+    ),
     (":<type>:delayed", "zset", "ids; score = when due, ms"),
     (":<type>:active", "hash", "id → token: fence:started:attempt:worker:claim"),
     (":<type>:complete", "zset", "ids; score = when it ended, ms"),
@@ -95,7 +107,7 @@ KEYS = (
         "running job asked to cancel → type, tab, its history line, tab, the reason",
     ),
     (":paused", "hash", "type, or `:worker` → until, tab, JSON"),
-    (":limits", "hash", "type → limits"),
+    (":limits", "hash", "type → limits, cap and order"),
     (":named_limits", "hash", "name → rule, tab, the rule that programs declare"),
     ("::<name>:keys", "set", "keys of a named limit with running or held jobs"),
     ("::<name>:running:<key>", "zset", "running jobs; score = since when"),

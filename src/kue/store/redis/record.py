@@ -129,10 +129,13 @@ def read_job(job_id: int, reply: list[Any]) -> Job:
         changes["promote_at"] = int(float(where))
     elif place == "held":
         changes |= _hold(job, hindrance.decode())
+        changes["rank"] = int(float(where))
     elif place == "complete":
         changes["progress"] = 100
     elif hindrance:
         changes["held"] = held_by(read_pause(job.type, hindrance))
+    if place == "waiting":
+        changes["rank"] = int(float(where))
     if progress:
         percent, _, data = progress.partition(b"\t")
         changes["progress"] = int(percent)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kue.model.events import Kind
 from kue.model.job import Cancelled, State
-from kue.store.sqlite import transitions
+from kue.store.sqlite import ranking, transitions
 from kue.store.sqlite.removal import REMOVED
 from kue.store.sqlite.rows import state_rows_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
@@ -110,6 +110,9 @@ def release(tx: Transaction, ids: Iterable[int]) -> None:
         tx.moved(type, State.BLOCKED, to)
         tx.publish(Kind.PROMOTION, job_id, type, 0)
         entered(tx, type, to)
+    for type in {type for _, type, at in free if at <= tx.now}:
+        ready = [job_id for job_id, kind, at in free if kind == type and at <= tx.now]
+        ranking.enter(tx, type, ready)
     if rows:
         tx.run(_RELEASE, as_json(rows))
 

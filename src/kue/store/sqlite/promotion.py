@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kue.model.events import Kind
 from kue.model.job import State
+from kue.store.sqlite import ranking
 from kue.store.sqlite.verb_transaction import Transaction, entered
 
 if TYPE_CHECKING:
@@ -20,11 +21,11 @@ SELECT name FROM types WHERE EXISTS (
     SELECT 1 FROM jobs INDEXED BY jobs_delayed
     WHERE state = 'delayed' AND type = name AND at <= ?)
 """
-_PROMOTE = """
-UPDATE jobs SET state = 'waiting', at = NULL WHERE id IN (
-    SELECT id FROM jobs INDEXED BY jobs_delayed
-    WHERE state = 'delayed' AND type = ? AND at <= ? ORDER BY at, id LIMIT ?)
+_DUE = """
+SELECT id FROM jobs INDEXED BY jobs_delayed
+WHERE state = 'delayed' AND type = ? AND at <= ? ORDER BY at, id LIMIT ?
 """
+_PROMOTE = f"UPDATE jobs SET state = 'waiting', at = NULL WHERE id IN ({_DUE})"
 
 
 def promote(tx: Transaction, types: Iterable[str], limit: int) -> int:
@@ -49,6 +50,9 @@ def promote_all(tx: Transaction, limit: int) -> tuple[int, bool]:
 def _promote(tx: Transaction, type: str, limit: int) -> int:
     if not tx.one(_IS_DUE, type, tx.now):
         return 0
+    if ranking.rule_of(tx, type) is not None:
+        due = tx.db.execute(_DUE, (type, tx.now, limit)).fetchall()
+        ranking.enter(tx, type, [job_id for (job_id,) in due])
     if tx.has_subscribers:
         rows = tx.db.execute(
             f"{_PROMOTE} RETURNING id, attempts", (type, tx.now, limit)

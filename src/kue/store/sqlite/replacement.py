@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kue.model.events import Kind
 from kue.model.job import MAX_HISTORY, State
 from kue.store.codec import body_of, line_of
-from kue.store.sqlite import removal, unique_keys
+from kue.store.sqlite import ranking, removal, unique_keys
 from kue.store.sqlite.rows import state_rows_of, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 
@@ -24,7 +24,8 @@ _REPLACED = re.compile(r'{"run":"","at":\d+,"outcome":"replaced"')
 _TAIL = '"outcome":"replaced"}'
 _REPLACE = """
 UPDATE jobs SET state = :state, at = :at, body = :body, story = :story,
-    priority = :priority, unique_for = :unique_for, unique_until = :unique_until,
+    priority = :priority, rank = :rank, unique_for = :unique_for,
+    unique_until = :unique_until,
     unique_at_most = :unique_at_most, group_key = :group, limited_by = :limited_by,
     ttl = :ttl,
     expires_at = :expires_at, once = :once, after_any = :after_any, delay = :delay,
@@ -41,12 +42,18 @@ def replace_job(tx: Transaction, job_id: int, draft: Draft) -> bool:
         return False
     due = _due(draft, row.created_at, tx.now)
     state = State.DELAYED if due > tx.now else State.WAITING
+    rank = ranking.by_id(draft.priority)
+    if state is State.WAITING:
+        ranks = ranking.Ranks(tx)
+        rank = ranks.next(row.type, draft.priority, draft.group)
+        ranks.write()
     removal.leave_states(tx, [row])
     removal.unlink(tx, [job_id])
     values = {
         **_columns(draft, row.created_at, max(0, tx.now - row.created_at)),
         "id": job_id,
         "state": state,
+        "rank": rank.base + (job_id if rank.adds_id else 0),
         "at": due if state is State.DELAYED else None,
         "story": _story(tx, job_id, max(0, due - tx.now)),
     }

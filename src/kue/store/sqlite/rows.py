@@ -55,6 +55,7 @@ class JobRow(msgspec.Struct, array_like=True, gc=False):
     stalls: int
     held: int
     held_by: str | None
+    rank: int
     token: str
     progress: int
     progress_data: str | None
@@ -255,6 +256,7 @@ def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
         progress=100 if state is State.COMPLETE else row.progress,
         progress_data=_progress_data(row.progress_data),
         cancelling=row.cancelling is not None,
+        rank=row.rank if state is State.WAITING else 0,
         history=_history(row.story),
     )
 

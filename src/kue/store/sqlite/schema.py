@@ -42,7 +42,8 @@ TABLES = (
     ("producers", "answer to the last add of each producer"),
     ("pauses", "paused types"),
     ("worker_pauses", "paused workers"),
-    ("limits", "limits by type, and the state of their rates"),
+    ("limits", "limits, cap and order by type, and the state of their rates"),
+    ("turns", "in a fair type, when each group gets its next turn"),
     ("named_limits", "rules of limits that jobs share by name"),
     ("limit_runs", "running jobs, by name and key of each limit"),
     ("limit_rates", "how far rates are spent, by name and key"),
@@ -390,9 +391,37 @@ CREATE TABLE limit_openings (
 CREATE INDEX limit_openings_at ON limit_openings (type, at);
 """
 
+_NINTH = """
+-- the order in which waiting jobs start, see kue.store.sqlite.ranking
+ALTER TABLE jobs ADD COLUMN rank INTEGER NOT NULL DEFAULT 0;
+UPDATE jobs SET rank = priority * 2199023255552 + id;
+DROP INDEX jobs_ready;
+DROP INDEX jobs_held;
+DROP INDEX jobs_held_in_group;
+DROP INDEX jobs_limited;
+DROP INDEX jobs_held_by;
+CREATE INDEX jobs_ready ON jobs (type, rank) WHERE state = 'waiting' AND held = 0;
+CREATE INDEX jobs_held ON jobs (type, rank) WHERE state = 'waiting' AND held = 1;
+CREATE INDEX jobs_held_in_group ON jobs (type, group_key, rank)
+    WHERE state = 'waiting' AND held = 1;
+CREATE INDEX jobs_limited ON jobs (type, rank) WHERE state = 'waiting' AND held = 2;
+CREATE INDEX jobs_held_by ON jobs (held_by, rank)
+    WHERE state = 'waiting' AND held = 2;
+
+CREATE TABLE turns (
+    type TEXT,
+    -- 'priority:group', or 'priority' for the virtual time itself
+    member TEXT,
+    rank INTEGER NOT NULL,
+    PRIMARY KEY (type, member)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX turns_rank ON turns (type, rank);
+"""
+
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.
 MIGRATIONS: tuple[str, ...] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH),
+    _NINTH,
 )
 
 

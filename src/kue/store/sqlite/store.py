@@ -23,7 +23,7 @@ from kue.model.job import State
 from kue.model.settings import LEASE_MS
 from kue.store.batches import bytes_of_draft, bytes_of_outcome, producer_of_part, split
 from kue.store.contract import Events, OnProgress, Store
-from kue.store.sqlite import error_groups
+from kue.store.sqlite import error_groups, ranking
 from kue.store.sqlite.engine import DatabaseThreads
 from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.verbs import (
@@ -300,7 +300,10 @@ class SqliteStore(Store):
         self, type: str, limits: Limits | None, *, now: int | None = None
     ) -> None:
         check_limits(limits)
-        await self._write(now, limiting.set_limits, type, limits)
+        is_reordered = await self._write(now, limiting.set_limits, type, limits)
+        after: int | None = 0 if is_reordered else None
+        while after is not None:
+            after = await self._write(now, ranking.reorder, type, after)
         group: str | None = ""
         while group is not None:
             group = await self._write(now, limiting.release_held, type, group)

@@ -27,7 +27,7 @@ from kue.model.job import (
 )
 from kue.model.retry_policy import after_cancel
 from kue.store.codec import fingerprint_in, tail_of
-from kue.store.sqlite import removal, unique_keys
+from kue.store.sqlite import ranking, removal, unique_keys
 from kue.store.sqlite.rows import StateRow, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 
@@ -119,6 +119,8 @@ def restart(tx: Transaction, row: StateRow, to: State, at: int | None) -> None:
     if row.lines >= MAX_HISTORY:
         _cut_story(tx, row)
     values = {"id": row.id, "to": to, "at": at, "now": tx.now, "is_run": False}
+    if to is State.WAITING:
+        ranking.enter(tx, row.type, [row.id], ran_before=False)
     tx.db.execute(_RESTART, {**values, "taken": "", "tail": _RESTARTED})
     tx.count(row.type, row.state, -1, own=row.retain_until is not None)
     tx.count(row.type, to, 1)
@@ -169,10 +171,19 @@ def _apply(
             "taken": f'"taken":"{taken}",' if taken else "",
             "tails": as_json(tails),
         }
+        if transition.to is State.WAITING:
+            _rank(tx, transition, [row for row, _, _ in ended])
         tx.db.execute(_STEP, values)
     keyed = [row for row in rows if row.unique_key is not None]
     if keyed and is_final:
         unique_keys.release(tx, keyed)
+
+
+def _rank(tx: Transaction, transition: Transition, rows: list[StateRow]) -> None:
+    ran = True if transition.spent or transition.stalled else None
+    for type in {row.type for row in rows}:
+        ids = [row.id for row in rows if row.type == type]
+        ranking.enter(tx, type, ids, ran_before=ran)
 
 
 def _note_errors(

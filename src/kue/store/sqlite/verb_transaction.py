@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from kue.model.events import Kind
+    from kue.store.values import Limits
 
 #: (kind, job_id, type, attempt, detail)
 EventValues = tuple[str, int, str, int, dict[str, Any]]
@@ -97,6 +98,8 @@ class Transaction:
         self.ended: list[tuple[int, str]] = []
         #: How many dependants were notified.
         self.dependants = 0
+        #: Caps and orders of types, once they were read: see `ranking.rule_of`.
+        self.rules: dict[str, Limits | None] = {}
         #: Types that may have work now, and types whose next due time changed.
         self.ready: set[str] = set()
         self.later: set[str] = set()
@@ -117,6 +120,10 @@ class Transaction:
     def count(self, type: str, state: str, by: int, *, own: bool = False) -> None:
         """Note that *by* more (or fewer) jobs are in *state*."""
         self._counts[type, state, own] += by
+
+    def noted(self, type: str, state: str) -> int:
+        """Return by how many jobs in *state* this transaction changes the count."""
+        return self._counts[type, state, False]
 
     def moved(self, type: str, before: str, after: str, n: int = 1) -> None:
         """Note that *n* jobs went from one state to another, neither of them final."""

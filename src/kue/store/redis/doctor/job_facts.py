@@ -108,6 +108,7 @@ class JobFacts(msgspec.Struct):
     #: - leased: the worker that runs it has a lease
     #: - running: how many jobs of its group run, as written
     #: - per_key: its type has a limit for each group
+    #: - fair, ageing: its type is fair; how long is worth a step of priority, ms
     #: - unique: the entry of its unique key; holds: the holder's header has that key
     marks: dict[str, str] = {}
     #: The job that holds its unique key, and where that is, as of a parent.

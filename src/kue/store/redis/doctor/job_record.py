@@ -14,6 +14,7 @@ from kue.store.redis.doctor.job_facts import HASHES, JobFacts
 from kue.store.redis.doctor.key_parsing import is_number
 from kue.store.redis.doctor.value_rules import is_time
 from kue.store.redis.record import read_claimed
+from kue.store.waiting_order import LEVEL, WaitingOrder
 
 if TYPE_CHECKING:
     from kue.store.redis.doctor.shard_access import RedisCommand
@@ -23,6 +24,7 @@ _HEADER = re.compile(rb"\*?-?\d+\t\d+\t([^\t\n]+)[^\n]*\n")
 _OPTION = re.compile(rb"\t([a-z_]+)=([^\t]*)")
 #: A header without options: only the state of such a job can be wrong.
 _PLAIN = re.compile(rb"(-?\d+)\t\d+\t([^\t\n]+)\n")
+_RANK = re.compile(r"-?\d{1,16}")
 #: Options that only scripts read; the others are checked when the job is decoded.
 _NUMBERS = frozenset({"retention", "delay", "at"})
 FINAL_PLACES = frozenset(state.value for state in FINAL)
@@ -59,7 +61,16 @@ class JobRecord(JobFacts, kw_only=True):
 
     @property
     def waiting_score(self) -> int:
-        return self.job.priority * 2**41 + self.shard.sequence_of(self.job_id)
+        """The score that it has, or should have, while it waits."""
+        ageing = self.marks.get("ageing")
+        order = WaitingOrder("fair" in self.marks, int(ageing) if ageing else None)
+        score = self.places.get("waiting", self.places.get("held", "")) or "0"
+        return order.right_rank(
+            int(score) if _RANK.fullmatch(score) else 0,
+            priority=self.job.priority,
+            created_at=self.job.created_at,
+            sequence=self.shard.sequence_of(self.job_id),
+        )
 
     @property
     def last_final(self) -> tuple[str, int] | None:
@@ -168,7 +179,8 @@ def is_sound(
     if match is None or match[2] != job_type or record is None:
         return False
     if place == "waiting":
-        is_ordered = score == int(match[1]) * 2**41 + sequence
+        # Not of a fair type, or one with ageing: their jobs are inspected.
+        is_ordered = score == int(match[1]) * LEVEL + sequence
     else:
         is_ordered = place in _ORDERED_BY_TIME and is_time(score)
     try:

@@ -91,6 +91,7 @@ _PARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "act": (".*", _json(AuditEntry)),
     # Of workers: only a score.
     "lease": (".*", lambda _: False),
+    "rank": (".*", lambda _: False),
     "error": (".*", lambda text: not text or _is_error(text)),
 }
 _PART = re.compile(r"<(\w+)>")
@@ -100,6 +101,7 @@ _SCORES: dict[str, Callable[[float], bool]] = {
     # A worker that deregistered has the time when it did, below 0.
     "<lease>": lambda score: is_time(abs(score)),
     "0": lambda score: score == 0,
+    "<rank>": lambda score: abs(score) < 2**53 and score.is_integer(),
 }
 
 
@@ -174,7 +176,7 @@ VALUE_RULES = {
     "orders": ValueRule(("<name>", "[a-z]+=<time>(?: [a-z]+=<time>)*")),
     "stacks": ValueRule(("<name>:at", "<time>"), ("<name>", ".*")),
     "claims": ValueRule(("<name>:<name>", "<time>")),
-    "producers": ValueRule((".*", "<time>:<time> [-\\d,!~@]*")),
+    "producers": ValueRule((".*", "<time>:<time> [-\\d,!~@#]*")),
     "search": ValueRule(
         ("type:<name>", "<cursor>:<time>"), ("worker:<name>", "<time>")
     ),
@@ -184,6 +186,7 @@ VALUE_RULES = {
     "watched": ValueRule(("<time>", "<time>")),
     "rate": ValueRule(("at", "<time>"), ("left", "<rate>")),
     "wake": ValueRule(("0", "0")),
+    "fair": ValueRule((r"-?\d{1,4}(?::[^:]*)?", "<rank>")),
     "causes": ValueRule(
         ("[0-9a-f]{12}", "<time>"),
         ("[0-9a-f]{12}:last", r"<time>\t<time>(?:\t<error>)?"),

@@ -34,7 +34,9 @@
 
   Returns  {"OK", answer} | {"STALE"} | {"LATE"}: another caller has fired the schedule
            answer: when they were created, a space, "first-last" or ids; the holder of
-           a draft's unique key is "!id@created", or "~id@created" if it was replaced
+           a draft's unique key is "!id@created", or "~id@created" if it was replaced;
+           "#" for a draft that the cap of its type refuses.  After it the types that
+           have more waiting jobs than their caps allow, for `drop_oldest`
   Events   enqueue, update
 ]]
 
@@ -45,6 +47,7 @@
 --- @include lib/job_bitmap
 --- @include lib/job_place
 --- @include lib/unique_key
+--- @include lib/rank
 
 local producer, seq = ARGV[4], tonumber(ARGV[5])
 local BUCKET_MS = 3600000
@@ -94,13 +97,20 @@ local new_jobs = {}
 -- unique key → id of the job of this call that took it; id → its entry
 local taken, entry_of = {}, {}
 
+local function waiting_in(q)
+  return redis.call("ZCARD", q .. "waiting") + redis.call("ZCARD", q .. "held")
+end
+
 local function plan_for(job_type)
   local plan = plan_of[job_type]
   if not plan then
     local q = queue(job_type)
-    redis.call("ZINTERCARD", 4, root .. ":nothing", q .. "waiting", q .. "wake",
-      root .. ":agenda")
-    plan = { type = job_type, q = queue(job_type), added = 0,
+    redis.call("ZINTERCARD", 6, root .. ":nothing", q .. "waiting", q .. "wake",
+      q .. "held", q .. "fair", root .. ":agenda")
+    local limits = redis.call("HGET", root .. ":limits", job_type)
+    local rule = limits and ranks.read_rule(limits)
+    plan = { type = job_type, q = q, added = 0, rule = rule, batch = {},
+      room = rule and rule.cap and rule.cap - waiting_in(q),
       waiting = {}, delayed = {}, expires = {}, unique = {}, lapse = {}, special = {} }
     plan_of[job_type] = plan
     plans[#plans + 1] = plan
@@ -226,9 +236,17 @@ local function set_key(plan, entry, unique, unique_for, at_most)
   entry.most = at_most ~= "0" and since + tonumber(at_most) or nil
 end
 
-local function draft_full(plan, left, options, at)
-  local body, delay, due, unique, unique_for, at_most, replaces, expires, list, any =
-    unpack(ARGV, at, at + 9)
+-- Return whether the cap of a type refuses a job that would wait.
+local function is_refused(plan, entry)
+  if not plan.room or entry.state ~= "waiting" then
+    return false
+  end
+  plan.room = plan.room - 1
+  return plan.room < 0 and plan.rule.when_full ~= "drop-oldest"
+end
+
+local function draft_full(plan, left, options, body, delay, due, unique, unique_for,
+    at_most, replaces, expires, list, any)
   local by, place, entry = nil, nil, nil
   if unique ~= "" then
     by, place = holder(plan, unique)
@@ -244,19 +262,25 @@ local function draft_full(plan, left, options, at)
     if replaces ~= "0" then
       due = math.min(due, entry.created + tonumber(replaces))
     end
-    entry.due = due
+    entry.due, entry.any = due, any == "1"
+    set_state(entry, list)
     records[entry.record] = replacing().record(entry, left, plan.type, options, body)
     answer[#answer + 1] = "~" .. entry.id .. "@" .. entry.created
     is_range = false
   else
-    entry = { id = new_id(plan, left, options, body), created = now, due = due,
-      history = "", record = #records }
+    entry = { created = now, due = due, any = any == "1", history = "" }
+    set_state(entry, list)
+    if is_refused(plan, entry) then
+      answer[#answer + 1] = "#"
+      is_range = false
+      return
+    end
+    entry.id, entry.record = new_id(plan, left, options, body), #records
     plan.special[#plan.special + 1] = entry
   end
-  entry.any = any == "1"
+  entry.group = string.match(options, "\tgroup=([^\t]*)")
   entry.priority = tonumber(string.match(left, "%-?%d+"))
   entry.retention = string.match(options, "\tretention=(%d+)")
-  set_state(entry, list)
   entry.expires = expires ~= "0" and not entry.lost
     and math.max(now, entry.created) + tonumber(expires) or nil
   set_key(plan, entry, unique, unique_for, at_most)
@@ -270,7 +294,9 @@ end
 local function enter(plan, entry)
   local id = entry.id
   if entry.state == "waiting" then
-    table.insert(plan.waiting, score(entry.priority, id))
+    entry.type, entry.is_new = plan.type, true
+    table.insert(plan.waiting, plan.rule and ranks.enter(id, plan.q, entry, plan.batch)
+      or score(entry.priority, id))
     table.insert(plan.waiting, id)
   elseif entry.state == "delayed" then
     table.insert(plan.delayed, entry.due)
@@ -295,7 +321,12 @@ while ARGV[at] do
   local left, job_type, options, form, count = unpack(ARGV, at, at + 4)
   local plan = plan_for(job_type)
   at = at + 5
-  if form == "plain" then
+  if form == "plain" and plan.rule then
+    for _ = 1, count do
+      draft_full(plan, left, options, ARGV[at], 0, "", "", "0", "0", "", "0", "", "0")
+      at = at + 1
+    end
+  elseif form == "plain" then
     local waiting = plan.waiting
     local base = tonumber(left) * 2199023255552
     local is_seq = base == 0 and shards == 1
@@ -320,7 +351,7 @@ while ARGV[at] do
       plan.is_checked = true
     end
     for _ = 1, count do
-      draft_full(plan, left, options, at)
+      draft_full(plan, left, options, unpack(ARGV, at, at + 9))
       at = at + 10
     end
   end
@@ -372,6 +403,9 @@ for _, plan in ipairs(plans) do
   if #plan.waiting > 0 then
     redis.call("ZADD", q .. "waiting", unpack(plan.waiting))
     wake(q)
+  end
+  if plan.batch.turns then
+    ranks.write(plan.batch)
   end
   if #plan.delayed > 0 then
     redis.call("ZADD", q .. "delayed", unpack(plan.delayed))
@@ -435,4 +469,11 @@ for _, one in ipairs(new_jobs) do
   end
 end
 publish()
-return { "OK", answer }
+local reply = { "OK", answer }
+for _, plan in ipairs(plans) do
+  if plan.room and plan.rule.when_full == "drop-oldest"
+    and waiting_in(plan.q) > plan.rule.cap then
+    reply[#reply + 1] = plan.type
+  end
+end
+return reply

@@ -30,6 +30,7 @@
 --- @include lib/error_groups
 --- @include lib/named_limits
 --- @include lib/leave_state
+--- @include lib/rank
 --- @include lib/enter_state
 --- @include lib/dependants
 --- @include lib/erase

@@ -30,6 +30,7 @@
 --- @include lib/prelude
 --- @include lib/record_header
 --- @include lib/limits
+--- @include lib/rank
 --- @include lib/doctor_facts
 --- @include lib/doctor_subjects
 

@@ -13,9 +13,9 @@
     2  shards  how many there are
     3  shard   which one this is
     4  type    that is limited
-    5  limits  "concurrency rate per per_key", "-" for none; empty for no limits
+    5  limits  as in lib/limits and lib/rank; empty for no limits
 
-  Returns  "OK"
+  Returns  "OK" | "REORDER": the caller has to call `reorder` with all waiting jobs
   Events   none
 ]]
 
@@ -23,17 +23,23 @@
 --- @include lib/integrity
 --- @include lib/record_header
 --- @include lib/named_limits
+--- @include lib/rank
 
 local job_type, limits = ARGV[4], ARGV[5]
 local q = queue(job_type)
 -- Held jobs released in one call; maintenance continues with the rest.
 local MAX_FREED = 1000
 
+local function rate_of(text)
+  return string.match(text, "^%S+ (%S+ %S+)")
+end
+
 -- Check.
 check_shard()
 check_type(job_type)
 local held = redis.call("ZRANGE", q .. "held", 0, MAX_FREED - 1, "WITHSCORES")
-local is_new = (redis.call("HGET", root .. ":limits", job_type) or "") ~= limits
+local old = redis.call("HGET", root .. ":limits", job_type) or ""
+local before, after = ranks.read_rule(old) or {}, ranks.read_rule(limits) or {}
 
 for i = 1, #held, 2 do
   local head = header(held[i])
@@ -51,8 +57,11 @@ if limits == "" then
 else
   redis.call("HSET", root .. ":limits", job_type, limits)
 end
-if is_new then
+if rate_of(old) ~= rate_of(limits) then
   redis.call("DEL", q .. "rate")
+end
+if not after.fair then
+  redis.call("UNLINK", q .. "fair")
 end
 for i = 1, #held, 2 do
   redis.call("ZREM", q .. "held", held[i])
@@ -68,4 +77,6 @@ end
 if redis.call("ZCARD", q .. "waiting") > 0 then
   wake(q)
 end
-return "OK"
+-- A fair type goes on with jobs as they are.
+local is_other = before.ageing ~= after.ageing or (before.fair and not after.fair)
+return is_other and "REORDER" or "OK"

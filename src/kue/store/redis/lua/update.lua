@@ -28,6 +28,8 @@
 --- @include lib/publish
 --- @include lib/job_place
 --- @include lib/expected_state
+--- @include lib/rank
+--- @include lib/rescore
 
 local id, old, new, priority = ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 
@@ -49,17 +51,16 @@ end
 
 -- Move.
 redis.call("SET", job .. id, new .. string.sub(record, #old + 1))
-if place == "waiting" or place == "held" then
-  redis.call("ZADD", q .. place, score(priority, id), id)
-end
-if place == "held" then
-  -- It is held by one of them.
-  if head.group then
-    redis.call("ZADD", q .. "held:" .. head.group, "XX", score(priority, id), id)
+if (place == "waiting" or place == "held") and priority ~= head.priority then
+  local rule, to, batch = ranks.rule_of(head.type), nil, {}
+  if rule and rule.ageing then
+    to = redis.call("ZSCORE", q .. place, id) + (priority - head.priority) * rule.ageing * 1000
+  else
+    head.priority = priority
+    to = ranks.enter(id, q, head, batch)
   end
-  for _, limit in ipairs(named.limits_of(head)) do
-    redis.call("ZADD", limit.held, "XX", score(priority, id), id)
-  end
+  rescore(id, q, place, head, to)
+  ranks.write(batch)
 end
 
 -- Publish.

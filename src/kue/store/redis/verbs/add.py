@@ -10,7 +10,7 @@ from kue.store.batches import bytes_of_draft, producer_of_part, split
 from kue.store.codec import body_of
 from kue.store.redis.record import options_of, priority_field
 from kue.store.validation import InvalidCall, check_batch
-from kue.store.values import Added
+from kue.store.values import REFUSED, Added
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NO_SCHEDULE = ("", "", "", "")
 #: Producers whose last sequence number is remembered, with several shards.
 MAX_SEQS = 10_000
+#: Calls of ``drop_oldest.lua`` after one add; if a cap was lowered, the next continues.
+MAX_DROP_CALLS = 10
 #: How long a `durable` add waits for a replica.
 DURABLE_WAIT_MS = 2000
 
@@ -52,8 +54,9 @@ async def add(
     else:
         confirmed, added = await _add_at_homes(db, drafts, call)
         await _link_across(db, drafts, added, now=now)
-    if not confirmed:
-        raise DurabilityUnknown([one.id for one in added])
+    stored = [one.id for one in added if not one.is_refused]
+    if stored and not confirmed:
+        raise DurabilityUnknown(stored)
     return added
 
 
@@ -91,7 +94,18 @@ async def _add_at(
         if reply[0] != b"OK":
             raise _behind(name, call.seq)
         added += read_added(reply[1])
+        await drop_oldest(db, shard, reply[2:], now=call.now)
     return all_confirmed, added
+
+
+async def drop_oldest(
+    db: Shards, shard: int, types: Sequence[bytes], *, now: int | None
+) -> None:
+    """Cancel jobs of types that have more waiting than their caps allow."""
+    for job_type in types:
+        for _ in range(MAX_DROP_CALLS):
+            if not await db.run(shard, "drop_oldest", job_type, now=now):
+                break
 
 
 async def _add_durably(
@@ -215,5 +229,7 @@ def _read_one(part: bytes, created_at: int) -> Added:
     mark = part[:1]
     if mark.isdigit():
         return Added(int(part), True, created_at)
+    if mark == b"#":
+        return REFUSED
     holder, _, time = part[1:].partition(b"@")
     return Added(int(holder), False, int(time), replaced=mark == b"~")

@@ -12,7 +12,7 @@ from kue.store.redis.keys import worker_field
 from kue.store.redis.record import read_paused
 from kue.store.redis.wire.client import pairs
 from kue.store.validation import check_limits
-from kue.store.values import Limits, Pause, PauseRequest
+from kue.store.values import MAX_BATCH, Limits, Pause, PauseRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +72,27 @@ async def limit(
 ) -> None:
     check_limits(limits)
     text = "" if limits is None else _limits_text(limits)
-    await db.run(db.home_of(type), "limit", quote(type), text, now=now)
+    home = db.home_of(type)
+    if await db.run(home, "limit", quote(type), text, now=now) == b"REORDER":
+        for place in ("waiting", "held"):
+            await _reorder(db, home, type, place, now)
+
+
+async def _reorder(
+    db: Shards, shard: int, type: str, place: str, now: int | None
+) -> None:
+    """Give the jobs in *place* the scores that the new order of their type asks for."""
+    keys, cursor = db.keys[shard], 0
+    while True:
+        scan = ("ZSCAN", keys.of_type(type, place), cursor, "COUNT", MAX_BATCH)
+        cursor, found = await db.client.read(keys.root, *scan)
+        ids = [job_id for job_id, _ in pairs(found)]
+        # Small sets are returned whole, whatever the count.
+        for start in range(0, len(ids), MAX_BATCH):
+            part = ids[start : start + MAX_BATCH]
+            await db.run(shard, "reorder", quote(type), *part, now=now)
+        if not int(cursor):
+            return
 
 
 async def limits(db: Shards) -> dict[str, Limits]:

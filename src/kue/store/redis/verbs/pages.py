@@ -129,7 +129,7 @@ class _StateIds:
     ) -> AsyncIterator[list[int]]:
         after = None
         if place is not None:
-            after = self._score(*place), place[1]
+            after = self._position(*place)
         elif skip > _FAR:
             after, skip = await self._seek(skip)
             if after is None:
@@ -143,7 +143,7 @@ class _StateIds:
                 yield [job_id for _, job_id in part]
             if len(found) < want:
                 return
-            after = self._score(*found[-1]), found[-1][1]
+            after = self._position(*found[-1])
             skip, size = max(0, skip - want), MAX_BATCH
 
     async def _seek(self, skip: int) -> tuple[tuple[int, int] | None, int]:
@@ -229,15 +229,12 @@ class _StateIds:
             for score, job_id in zip(reply[::3], reply[1::3], strict=True)
         ]
 
-    def _score(self, key: int, job_id: int) -> int:
-        """Return the score of a position of a page in its sorted set."""
-        if self._state is State.WAITING:
-            return key * 2**41 + job_id // self._db.count
-        return job_id if self._state is State.BLOCKED else key
+    def _position(self, key: int, job_id: int) -> tuple[int, int]:
+        """Return a position of a page: a score in its sorted set, and an id."""
+        return (job_id if self._state is State.BLOCKED else key), job_id
 
     def _key(self, score: int) -> int:
-        if self._state is State.WAITING:
-            return score >> 41
+        """Return what pages are ordered by before the id: see `sort_key`."""
         return 0 if self._state is State.BLOCKED else score
 
 

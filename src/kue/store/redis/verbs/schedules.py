@@ -26,7 +26,7 @@ from kue.model.schedule import (
     next_firing,
 )
 from kue.store.codec import encode_json
-from kue.store.redis.verbs.add import arguments, read_added
+from kue.store.redis.verbs.add import arguments, drop_oldest, read_added
 from kue.store.redis.verbs.pages import get
 from kue.store.validation import too_many_schedules
 
@@ -156,7 +156,10 @@ async def _add(
         # The tick has this time, and so must its job.
         now=now,
     )
-    return read_added(reply[1])[0] if reply[0] == b"OK" else None
+    if reply[0] != b"OK":
+        return None
+    await drop_oldest(db, shard, reply[2:], now=now)
+    return read_added(reply[1])[0]
 
 
 async def _write(

@@ -72,7 +72,7 @@ _COLUMNS = {
     " ttl=number expires_at=number once=flag after_any=flag delay=number"
     " retention=number remove_on_complete=flag stalls=number"
     " held=hold limited_by=list held_by=name worker=text ttl_at=number progress=percent"
-    " progress_data=json cancelling=text retain_until=number",
+    " progress_data=json cancelling=text retain_until=number rank=signed",
     "meta": "name=word value=number",
     "types": "name=name",
     "counts": "type=name own=flag",
@@ -89,6 +89,7 @@ _COLUMNS = {
     "pauses": f"type=text {_PAUSE}",
     "worker_pauses": f"worker=name {_PAUSE}",
     "limits": "type=name limits=object level=signed filled_at=number",
+    "turns": "type=name member=name rank=signed",
     "named_limits": "name=name definition=text",
     "limit_runs": "ref=ref job_id=id",
     "limit_rates": "ref=ref state=rate until=number",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,10 +19,14 @@ from kue.store.sqlite.rows import (
     limits_in,
     shown,
 )
+from kue.store.values import Limits
+from kue.store.waiting_order import WaitingOrder
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator, Sequence
+
+_decode_limits = msgspec.json.Decoder(Limits).decode
 
 #: Jobs checked at once.
 CHUNK = 1000
@@ -76,6 +81,9 @@ _SET_ATTEMPTS = Repair(
 _UNHOLD = Repair(
     "release it", "UPDATE jobs SET held = 0, held_by = NULL WHERE id = :id"
 )
+_SET_RANK = Repair(
+    "set it", "UPDATE jobs SET rank = :right WHERE id = :id AND rank = :rank"
+)
 _ENTER_LIMIT = Repair(
     "count it", "INSERT OR IGNORE INTO limit_runs (ref, job_id) VALUES (:ref, :id)"
 )
@@ -111,6 +119,15 @@ def check_jobs(
     return list(_JobChecks(db, rows)), len(rows), rows[-1].id
 
 
+def _orders(db: sqlite3.Connection) -> dict[str, WaitingOrder]:
+    """Return the orders of types; the check of columns reports unreadable limits."""
+    orders = {}
+    for type, text in db.execute("SELECT type, limits FROM limits").fetchall():
+        with suppress(ValueError):
+            orders[type] = WaitingOrder.of(_decode_limits(text))
+    return orders
+
+
 def _is_limited(row: JobRow) -> bool:
     """Return whether it waits for a limit that it counts against."""
     refs = [limit_ref(*each) for each in limits_in(row.limited_by)]
@@ -123,6 +140,7 @@ class _JobChecks:
     def __init__(self, db: sqlite3.Connection, rows: Sequence[JobRow]) -> None:
         self._rows = rows
         ends = (rows[0].id, rows[-1].id)
+        self._orders = _orders(db)
         self._types = {row[0] for row in db.execute("SELECT name FROM types")}
         fence = db.execute("SELECT value FROM meta WHERE name = 'fence'")
         self._fence: int = fence.fetchone()[0]
@@ -171,9 +189,25 @@ class _JobChecks:
         if (row.held == 2 or row.held_by is not None) and not _is_limited(row):
             message = "it is held back for a limit and does not wait for one"
             yield SqliteFinding("held-drift", message, _UNHOLD)
+        yield from self._check_rank(row)
         if row.id in self._unlinked:
             message = "it is blocked and waits for no job"
             yield SqliteFinding("stuck-blocked", message, _UNBLOCK)
+
+    def _check_rank(self, row: JobRow) -> Iterator[SqliteFinding]:
+        order = self._orders.get(row.type, WaitingOrder())
+        is_used = row.state == State.WAITING or not order.is_given
+        if row.state in FINAL or not is_used:
+            return
+        right = order.right_rank(
+            row.rank,
+            priority=row.priority,
+            created_at=row.created_at,
+            sequence=row.id,
+        )
+        if row.rank != right:
+            message = f"its rank is {row.rank}, where {right} is right"
+            yield SqliteFinding("bad-score", message, _SET_RANK, {"right": right})
 
     def _check_run(self, row: JobRow) -> Iterator[SqliteFinding]:
         worker, is_known = self._workers[row.id]

@@ -9,10 +9,10 @@ import msgspec
 from kue.model.events import Kind
 from kue.model.job import Cancelled, Draft, State
 from kue.store.codec import body_of, line_of, tail_of
-from kue.store.sqlite import replacement, unique_keys
+from kue.store.sqlite import queue_cap, ranking, replacement, unique_keys
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.validation import InvalidCall
-from kue.store.values import Added
+from kue.store.values import REFUSED, Added
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ _LINKS = """
 INSERT INTO links (parent, child) SELECT value->>0, value->>1 FROM json_each(?)
 """
 
-#: Columns of a new row except id and body, in the order of `_columns`.
+#: Columns of a new row except id, body and rank, in the order of `_columns`.
 _COLUMNS = (
     *("type", "state", "priority", "at", "story", "unique_key", "unique_for"),
     *("unique_until", "unique_at_most"),
@@ -37,8 +37,9 @@ _COLUMNS = (
 )
 #: All jobs that differ only in their bodies: {id: body}.
 _ADD = f"""
-INSERT INTO jobs (id, body, {", ".join(_COLUMNS)})
-SELECT CAST(key AS INTEGER), value, {", ".join("?" * len(_COLUMNS))} FROM json_each(?)
+INSERT INTO jobs (id, body, rank, {", ".join(_COLUMNS)})
+SELECT CAST(key AS INTEGER), value, ? + iif(?, CAST(key AS INTEGER), 0),
+    {", ".join("?" * len(_COLUMNS))} FROM json_each(?)
 """
 _Columns = tuple[int | str | None, ...]
 
@@ -67,6 +68,8 @@ def store(tx: Transaction, drafts: Sequence[Draft]) -> list[Added]:
     batch = _Batch(tx, drafts)
     answer = [batch.add(draft) for draft in drafts]
     batch.write()
+    for type in {draft.type for draft in drafts}:
+        queue_cap.drop_oldest(tx, type)
     return answer
 
 
@@ -85,17 +88,21 @@ class _Batch:
         self._bodies: dict[_Columns, dict[int, str]] = {}
         self._links: list[tuple[int, int]] = []
         self._types: set[str] = set()
+        self._ranks = ranking.Ranks(tx)
+        self._room = queue_cap.Room(tx)
 
     def add(self, draft: Draft) -> Added:
         if draft.unique is not None:
             held = unique_keys.holder_of(self._tx, draft.type, draft.unique)
             if held is not None:
                 return self._replace(draft, held) or held
+        if not self._insert(draft, self._last_id + 1):
+            return REFUSED
         self._last_id += 1
-        self._insert(draft, self._last_id)
         return Added(self._last_id, True, self._tx.now)
 
-    def _insert(self, draft: Draft, job_id: int) -> None:
+    def _insert(self, draft: Draft, job_id: int) -> bool:
+        """Insert a job; return whether there is room for it."""
         now = self._tx.now
         state, at, story = State.WAITING, None, ""
         due = now + draft.spec.delay if draft.at is None else draft.at
@@ -110,11 +117,17 @@ class _Batch:
                 # A delay counts from when it is released; an absolute time stays.
                 state, at = State.BLOCKED, draft.at
                 self._links.extend((parent, job_id) for parent in open_)
-        columns = _columns(draft, state, at, story, now)
+        rank = ranking.by_id(draft.priority)
+        if state is State.WAITING:
+            if not self._room.take(draft.type):
+                return False
+            rank = self._ranks.next(draft.type, draft.priority, draft.group)
+        columns = (*rank, *_columns(draft, state, at, story, now))
         self._bodies.setdefault(columns, {})[job_id] = body_of(draft.spec).decode()
         self._types.add(draft.type)
         self._take_key(draft, job_id, state)
         self._note(draft, job_id, state)
+        return True
 
     def _check_parents(self, draft: Draft) -> tuple[str, list[int]]:
         """Return why it can never run ("" if it can), and the parents it waits for."""
@@ -147,6 +160,8 @@ class _Batch:
             return None
         if held.id > self._written_id:
             self.write()
+        # The replaced job takes its turn after those before it.
+        self._ranks.write()
         if not replacement.replace_job(self._tx, held.id, draft):
             return None
         return held._replace(replaced=True)
@@ -161,6 +176,7 @@ class _Batch:
 
     def write(self) -> None:
         tx = self._tx
+        self._ranks.write()
         if not self._bodies:
             return
         tx.run(_TYPES, as_json(list(self._types)))

@@ -8,7 +8,7 @@ import msgspec
 
 from kue.model.events import Kind
 from kue.model.job import MOVES_BY_HAND, Cancelled, State
-from kue.store.sqlite import dependencies, removal, transitions, unique_keys
+from kue.store.sqlite import dependencies, ranking, removal, transitions, unique_keys
 from kue.store.sqlite.rows import StateRow, state_rows_of, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.sqlite.verbs.pages import first_ids
@@ -32,6 +32,7 @@ UPDATE jobs SET state = ?, at = ?, held = 0, held_by = NULL WHERE id = ?
 _ASK = "UPDATE jobs SET cancelling = ? WHERE id = ?"
 _AT_MOST = "SELECT unique_at_most FROM jobs WHERE id = ?"
 _BODY = "SELECT body FROM jobs WHERE id = ?"
+_PRIORITY = "SELECT priority FROM jobs WHERE id = ?"
 _EDIT = "UPDATE jobs SET body = ?, priority = coalesce(?, priority) WHERE id = ?"
 
 #: A body's fields, each as its original JSON: an edit changes nothing else.
@@ -62,6 +63,8 @@ def _move(tx: Transaction, job_id: int, request: MoveRequest) -> Reply:
         return _restart(tx, row, to, at)
     if state is State.BLOCKED:
         removal.unlink(tx, [job_id])
+    if to is State.WAITING:
+        ranking.enter(tx, row.type, [job_id])
     tx.run(_MOVE, to, at, job_id)
     tx.moved(row.type, state, to)
     if row.group_key is not None:
@@ -160,7 +163,10 @@ def _update(tx: Transaction, change: Change) -> Result:
         if value is not msgspec.UNSET:
             fields[name] = msgspec.Raw(msgspec.json.encode(value))
     priority = None if change.priority is msgspec.UNSET else change.priority
+    old: int = tx.one(_PRIORITY, change.job_id)
     tx.run(_EDIT, as_json(fields), priority, change.job_id)
+    if priority is not None and priority != old:
+        ranking.change_priority(tx, row, old, priority)
     tx.publish(Kind.UPDATE, row.id, row.type, row.attempts)
     return Result.DONE
 

@@ -15,6 +15,7 @@ import msgspec
 from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.sqlite.verbs import named_limits
 from kue.store.values import Limits, Pause, PauseRequest
+from kue.store.waiting_order import LEVEL
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,12 +50,12 @@ _RELEASE_IN_GROUP = """
 UPDATE jobs SET held = 0 WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_held_in_group
     WHERE state = 'waiting' AND held = 1 AND type = ? AND group_key = ?
-    ORDER BY priority, id LIMIT ?)
+    ORDER BY rank, id LIMIT ?)
 """
 _RELEASE = """
 UPDATE jobs SET held = 0 WHERE id IN (
     SELECT id FROM jobs INDEXED BY jobs_held
-    WHERE state = 'waiting' AND held = 1 AND type = ? ORDER BY priority, id LIMIT ?)
+    WHERE state = 'waiting' AND held = 1 AND type = ? ORDER BY rank, id LIMIT ?)
 """
 _HELD_GROUPS = """
 SELECT DISTINCT group_key FROM jobs INDEXED BY jobs_held_in_group
@@ -121,6 +122,13 @@ class TypeLimits(msgspec.Struct):
     slots: int | None = None
     bucket: TokenBucket | None = None
     per_key: int | None = None
+    ageing: int | None = None
+
+    def order_of(self, rank: int) -> float:
+        """Return what to compare with ranks of other types: what ageing made of it."""
+        if self.ageing is None:
+            return rank
+        return (rank / 1000 - self.now) / self.ageing * LEVEL
 
     def allowance(self, limit: int) -> int:
         """Return how many of *limit* jobs may start."""
@@ -221,6 +229,7 @@ def type_limits_of(
             text, level, filled_at = limited[type]
             rule = _decode(text)
             type_limits.per_key = rule.per_key
+            type_limits.ageing = rule.ageing
             if rule.rate is not None:
                 bucket = TokenBucket(rule.rate, rule.per, level, filled_at)
                 type_limits.bucket = bucket.at(now)
@@ -277,19 +286,27 @@ def active_in_group(db: sqlite3.Connection, type: str, group: str) -> int:
     return int(db.execute(_ACTIVE_IN_GROUP, (type, group)).fetchone()[0])
 
 
-def set_limits(tx: Transaction, type: str, rule: Limits | None) -> None:
-    """Write a type's limits; under the same rate the token bucket keeps its level."""
+def set_limits(tx: Transaction, type: str, rule: Limits | None) -> bool:
+    """
+    Write a type's limits; under the same rate the token bucket keeps its level.
+
+    Returns whether `ranking.reorder` must give its jobs other ranks.
+    """
     tx.ready.add(type)
+    row = tx.db.execute(f"{_LIMITS} WHERE type = ?", (type,)).fetchone()
+    old = Limits() if row is None else _decode(row[1])
     if rule is None:
         tx.run("DELETE FROM limits WHERE type = ?", type)
-        return
-    level, filled_at = (rule.rate or 0) * rule.per, tx.now
-    row = tx.db.execute(f"{_LIMITS} WHERE type = ?", (type,)).fetchone()
-    if row is not None:
-        old = _decode(row[1])
-        if (old.rate, old.per) == (rule.rate, rule.per):
+    else:
+        level, filled_at = (rule.rate or 0) * rule.per, tx.now
+        if row is not None and (old.rate, old.per) == (rule.rate, rule.per):
             level, filled_at = row[2:]
-    tx.run(_SET, type, as_json(rule), level, filled_at)
+        tx.run(_SET, type, as_json(rule), level, filled_at)
+    new = rule or Limits()
+    if not new.fair:
+        tx.run("DELETE FROM turns WHERE type = ?", type)
+    # A fair type goes on with jobs as they are.
+    return old.ageing != new.ageing or (old.fair and not new.fair)
 
 
 def release_held(tx: Transaction, type: str, after: str = "") -> str | None:

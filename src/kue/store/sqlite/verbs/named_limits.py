@@ -49,7 +49,7 @@ UPDATE jobs SET held = 2, held_by = ? WHERE id IN (SELECT value FROM json_each(?
 _HELD = "FROM jobs INDEXED BY jobs_held_by WHERE state = 'waiting' AND held = 2"
 _RELEASE = f"""
 UPDATE jobs SET held = 0, held_by = NULL WHERE id IN (
-    SELECT id {_HELD} AND held_by = ? ORDER BY priority, id LIMIT ?)
+    SELECT id {_HELD} AND held_by = ? ORDER BY rank, id LIMIT ?)
 RETURNING type
 """
 _HELD_TYPES = f"SELECT DISTINCT type {_HELD} AND held_by = ?"

@@ -74,9 +74,9 @@ def _ended(state: State) -> tuple[PageSource, PageSource]:
 
 _SOURCES: dict[State, tuple[PageSource, ...]] = {
     State.WAITING: (
-        _by("priority", "state = 'waiting' AND held = 0", "jobs_ready"),
-        _by("priority", "state = 'waiting' AND held = 1", "jobs_held"),
-        _by("priority", "state = 'waiting' AND held = 2", "jobs_limited"),
+        _by("rank", "state = 'waiting' AND held = 0", "jobs_ready"),
+        _by("rank", "state = 'waiting' AND held = 1", "jobs_held"),
+        _by("rank", "state = 'waiting' AND held = 2", "jobs_limited"),
     ),
     State.DELAYED: (_by("at", "state = 'delayed'", "jobs_delayed"),),
     State.BLOCKED: (_by("", "state = 'blocked'", "jobs_blocked"),),

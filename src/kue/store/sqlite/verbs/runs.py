@@ -58,15 +58,15 @@ INSERT INTO claims (lane, seq, at) VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET seq = excluded.seq, at = excluded.at
 """
 _BEST = """
-SELECT json_group_array(json_array(priority, id)) FROM (
-    SELECT priority, id FROM jobs INDEXED BY jobs_ready
-    WHERE state = 'waiting' AND held = 0 AND type = ? ORDER BY priority, id LIMIT ?)
+SELECT json_group_array(json_array(rank, id)) FROM (
+    SELECT rank, id FROM jobs INDEXED BY jobs_ready
+    WHERE state = 'waiting' AND held = 0 AND type = ? ORDER BY rank, id LIMIT ?)
 """
 _BEST_ROWS = f"""
 SELECT {columns_of(JobRow)} FROM (
     SELECT * FROM jobs INDEXED BY jobs_ready
     WHERE state = 'waiting' AND held = 0 AND type = ?
-    ORDER BY priority, id LIMIT ? OFFSET ?)
+    ORDER BY rank, id LIMIT ? OFFSET ?)
 """
 #: Set aside until a run of their group ends.
 _HOLD = "UPDATE jobs SET held = 1 WHERE id IN (SELECT value FROM json_each(?))"
@@ -180,11 +180,11 @@ class _ClaimRunner:
                 ),
                 is_gapless=True,
             )
-            return sorted(rows, key=lambda row: (row.priority, row.id))
-        keys: list[tuple[int, int]] = []
+            return sorted(rows, key=lambda row: (row.rank, row.id))
+        keys: list[tuple[float, int]] = []
         for each in self._type_limits:
             found = self._tx.one(_BEST, each.type, self._size(each, wanted))
-            keys += _decode_keys(found)
+            keys += ((each.order_of(rank), id) for rank, id in _decode_keys(found))
         keys.sort()
         ids = [job_id for _, job_id in keys[: wanted + LOOKAHEAD * len(self._deferred)]]
         return self._read(

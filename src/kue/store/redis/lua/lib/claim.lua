@@ -89,8 +89,12 @@ local function shares(entries, want)
     local most = math.min(want, entry.allowed - entry.starting)
     local ranked = most > 0 and redis.call("ZRANGE", entry.q .. "waiting", entry.seen,
       entry.seen + most - 1, "WITHSCORES") or {}
+    local ageing = entry.order and entry.order.ageing
     for i = 2, #ranked, 2 do
-      best[#best + 1] = { score = tonumber(ranked[i]), entry = entry }
+      local rank = tonumber(ranked[i])
+      -- What ageing has made of its priority, beside types without.
+      rank = ageing and (rank / 1000 - now) / ageing * ranks.LEVEL or rank
+      best[#best + 1] = { score = rank, entry = entry }
     end
     entry.share = 0
   end
@@ -98,6 +102,21 @@ local function shares(entries, want)
   for i = 1, math.min(want, #best) do
     best[i].entry.share = best[i].entry.share + 1
   end
+end
+
+-- Return the ids of a type's share.  Where scores do not follow from the jobs, keep them for
+-- those that have to be held.
+local function first_ids(entry)
+  local from, to = entry.seen, entry.seen + entry.share - 1
+  if not entry.order then
+    return redis.call("ZRANGE", entry.q .. "waiting", from, to)
+  end
+  local ids, ranked = {}, redis.call("ZRANGE", entry.q .. "waiting", from, to, "WITHSCORES")
+  for i = 1, #ranked, 2 do
+    ids[#ids + 1] = ranked[i]
+    entry.scores[ranked[i]] = ranked[i + 1]
+  end
+  return ids
 end
 
 -- Look at the best jobs not yet looked at until `limit` can start: one that cannot makes
@@ -113,8 +132,7 @@ local function look_into(entries, limit)
       shares(entries, want)
     end
     for _, entry in ipairs(entries) do
-      local ids = entry.share > 0 and redis.call("ZRANGE", entry.q .. "waiting",
-        entry.seen, entry.seen + entry.share - 1) or {}
+      local ids = entry.share > 0 and first_ids(entry) or {}
       if #ids > 0 then
         local before = entry.starting
         look(entry, ids, records_of(ids))
@@ -210,10 +228,10 @@ local function set_aside(entry, expired_tail)
   end
   for _, found in ipairs(entry.held) do
     local head = found.head
+    local rank = entry.scores[found.id] or score(head.priority, found.id)
     if found.by then
-      named.hold(found.id, q, head, found.by)
+      named.hold(found.id, q, found.by, rank)
     else
-      local rank = score(head.priority, found.id)
       redis.call("ZADD", q .. "held", rank, found.id)
       redis.call("ZADD", q .. "held:" .. head.group, rank, found.id)
     end
@@ -257,7 +275,8 @@ local function claim(types, limit, suffix, expired_tail)
       local entry = { type = job_type, q = q, mark = "\t" .. job_type .. "\n", limits = read_limits(limits[i]), seen = 0,
         has_tries = redis.call("EXISTS", q .. "tries") == 1,
         starting = 0, ids = {}, records = {}, heads = {},
-        parked = {}, held = {}, expired = {}, running = {} }
+        parked = {}, held = {}, expired = {}, running = {}, scores = {},
+        order = limits[i] and ranks.read_rule(limits[i]) }
       local allowed, next_start = allowance(q, entry.limits, limit)
       sooner(next_start)
       entry.allowed, entry.gated = allowed, allowed == 0

@@ -140,8 +140,11 @@ local function note_header(note, id, head)
     note("running", "", read_entry("HGET", q .. "running", head.group))
     note_next(note, q, head.group)
   end
-  local limits = read_limits(read_entry("HGET", root .. ":limits", head.type))
+  local text = read_entry("HGET", root .. ":limits", head.type)
+  local limits, rule = read_limits(text), ranks.read_rule(text)
   note("per_key", "", limits and limits.per_key and "1")
+  note("fair", "", rule and rule.fair and "1")
+  note("ageing", "", rule and rule.ageing and string.format("%.0f", rule.ageing))
 end
 
 -- Note how a limit counts the job: its score among those held, whether it is among those

@@ -1,6 +1,8 @@
 -- Make a job waiting, delayed or ended; it must have left the structure it was in (depart).
 local function arrive_waiting(id, q, head)
-  redis.call("ZADD", q .. "waiting", score(head.priority, id), id)
+  local batch = {}
+  redis.call("ZADD", q .. "waiting", ranks.enter(id, q, head, batch), id)
+  ranks.write(batch)
   request_maintenance(head.type)
   if head.expires then
     redis.call("ZADD", q .. "expires", head.created + head.expires, id)

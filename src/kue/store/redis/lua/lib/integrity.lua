@@ -2,7 +2,7 @@
 -- does not roll back: an error half-way would leave a job in no structure, or in two.
 local TYPE_ZSETS = { "waiting", "delayed", "complete", "failed", "cancelled", "blocked",
   "held", "parked", "ttl", "expires", "retain_complete", "retain_failed",
-  "retain_cancelled", "lapse", "wake", "opens" }
+  "retain_cancelled", "lapse", "wake", "opens", "fair" }
 local TYPE_HASHES = { "active", "tries", "progress", "unique", "running", "rate" }
 
 -- One command checks many sorted sets: with a key that never exists the intersection is

@@ -89,7 +89,7 @@ local function forget_type(entry)
   redis.call("SREM", root .. ":types", entry.type)
   redis.call("ZREM", agenda, entry.type)
   redis.call("UNLINK", entry.q .. "wake", entry.q .. "rate", entry.q .. "errors",
-    entry.q .. "causes", entry.q .. "opens")
+    entry.q .. "causes", entry.q .. "opens", entry.q .. "fair")
   redis.call("HDEL", root .. ":search", "type:" .. entry.type)
   for _, state in ipairs({ "complete", "failed", "cancelled" }) do
     redis.call("HDEL", root .. ":meta", "pruned:" .. state .. ":" .. entry.type)

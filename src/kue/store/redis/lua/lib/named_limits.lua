@@ -179,8 +179,7 @@ local named = setmetatable({}, { __index = function(named, wanted)
   end
 
   -- Hold a job that a limit does not let start.
-  function named.hold(id, q, head, limit)
-    local rank = score(head.priority, id)
+  function named.hold(id, q, limit, rank)
     redis.call("ZADD", q .. "held", rank, id)
     redis.call("ZADD", limit.held, rank, id)
     redis.call("SADD", limit.keys, limit.key)

@@ -5,11 +5,11 @@ local function promote(job_type, q, limit)
   if #due == 0 then
     return 0
   end
-  local waiting, parked = {}, {}
+  local waiting, parked, batch = {}, {}, {}
   for _, id in ipairs(due) do
     local head = header(id)
     if head then
-      waiting[#waiting + 1] = score(head.priority, id)
+      waiting[#waiting + 1] = ranks.enter(id, q, head, batch)
       waiting[#waiting + 1] = id
     else
       parked[#parked + 1] = now
@@ -25,6 +25,7 @@ local function promote(job_type, q, limit)
   end
   if #waiting > 0 then
     redis.call("ZADD", q .. "waiting", unpack(waiting))
+    ranks.write(batch)
     wake(q)
     if has_listeners or has_watched then
       for i = 2, #waiting, 2 do
