@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kue.cli.commands.queue_limit import limits_text
-from kue.cli.output.console import print_error
-from kue.model.errors import QueueFull
+from kue.model.job import State
 from kue.store.values import Limits, WhenFull
 from tests.support.command_line import CommandLine
-from tests.support.jobs import add_many
+from tests.support.jobs import add_many, count_of
 
 
 @pytest.fixture
@@ -132,27 +131,35 @@ def test_limits_are_shown_in_words(limits: Limits | None, text: str) -> None:
     assert limits_text(limits) == text
 
 
-def test_a_full_queue_is_an_error_with_its_note(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    error = QueueFull("email", 5)
-    error.add_note("3 of the jobs had been added")
-
-    assert print_error(error) == 1
-
-    first, note = capsys.readouterr().err.splitlines()
-    assert first.startswith("kue: no job of type 'email' was added: 5 wait already")
-    assert note == "     3 of the jobs had been added"
-
-
 def test_a_job_that_a_full_queue_refuses_is_an_error(kue: CommandLine) -> None:
-    kue("queue", "limit", "email", "--max-waiting", 2)
-    kue("job", "add", "email")
+    kue("queue", "limit", "email", "--max-waiting", 1)
 
-    one = kue("job", "add", "email")
-    many = kue("job", "add", "email", "--count", 3)
+    said = kue("job", "add", "email")
 
-    assert (one.code, one.out) == (1, "")
-    assert "no job of type 'email' was added: 2 wait already" in one.err
-    assert many.code == 1
-    assert "0 jobs had been added before this:" in many.err
+    assert (said.code, said.out) == (1, "")
+    [line] = said.err.splitlines()
+    assert line.startswith("kue: no job of type 'email' was added: 1 wait already")
+
+
+def test_of_many_jobs_those_that_fit_are_added(kue: CommandLine) -> None:
+    kue("queue", "limit", "email", "--max-waiting", 701)
+
+    said = kue("job", "add", "email", "--count", 1_000)
+
+    assert said.code == 1
+    assert len(said.rows) == 500
+    added, error = said.err.splitlines()
+    assert added == "kue: 700 jobs had been added before this:"
+    assert error.startswith("kue: no job of type 'email' was added: 701 wait already")
+    counts = kue.arrange(lambda store: count_of(store))
+    assert counts == {State.WAITING: 701}
+
+
+def test_a_job_takes_the_place_of_the_oldest(kue: CommandLine) -> None:
+    kue("queue", "limit", "email", "--max-waiting", 1, "--when-full", "drop-oldest")
+
+    said = kue("job", "add", "email")
+
+    assert said.code == 0
+    counts = kue.arrange(lambda store: count_of(store))
+    assert counts == {State.WAITING: 1, State.CANCELLED: 1}

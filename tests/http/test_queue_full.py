@@ -24,7 +24,7 @@ def test_a_full_queue_is_a_429_that_says_when_to_try_again() -> None:
 
 def test_what_a_bulk_add_has_added_is_part_of_the_problem() -> None:
     error = QueueFull("email", 5)
-    error.add_note("3 of the jobs had been added")
+    error.added = 3
 
     problem = refused(error)
 
@@ -58,6 +58,7 @@ async def test_a_job_for_a_full_queue_gets_a_429(
         assert answer.status_code == 429
         assert answer.headers["retry-after"] == "1"
         assert "1 wait already" in answer.json()["detail"]
+        assert "had been added" not in answer.json()["detail"]
     delayed = await client.post("/jobs", json=EMAIL | {"delay": "1h"})
     assert delayed.status_code == 201
     assert await count_of(q.store) == {State.WAITING: 1, State.DELAYED: 1}

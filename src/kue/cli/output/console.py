@@ -34,8 +34,7 @@ def print_error(exc: KueError) -> int:
     """Print what a command failed with, and return its exit code."""
     # The traceback of code that could not be loaded.
     click.echo(getattr(exc, "detail", ""), err=True, nl=False)
-    # A bulk add notes how many of its jobs were added.
-    print_message("\n".join([str(exc), *getattr(exc, "__notes__", ())]))
+    print_message(str(exc))
     if isinstance(exc, StoreUnavailable):
         return UNAVAILABLE
     return MISUSED if isinstance(exc, ConfigError) else REFUSED

@@ -122,15 +122,19 @@ def refused(error: Exception) -> Refused | None:
         case BadPayload():
             return bad_request(str(error), error.field)
         case QueueFull():
-            # Of a bulk add: how many jobs were added.
-            detail = "; ".join([str(error), *getattr(error, "__notes__", ())])
-            return try_later(HTTPStatus.TOO_MANY_REQUESTS, detail)
+            return try_later(HTTPStatus.TOO_MANY_REQUESTS, _full_text(error))
         # The address of the store is only for the server's log.
         case StoreFull():
             return try_later(HTTPStatus.INSUFFICIENT_STORAGE, "the store is full")
         case StoreError():
             return try_later(HTTPStatus.SERVICE_UNAVAILABLE, UNAVAILABLE)
     return None
+
+
+def _full_text(error: QueueFull) -> str:
+    if not error.added:
+        return str(error)
+    return f"{error}; {error.added:,} of the jobs had been added"
 
 
 @contextmanager

@@ -208,8 +208,11 @@ async def _add_many(
                 update(added + existed)
                 if not is_quiet:
                     _show(handles, as_json=as_json)
-        except (click.UsageError, QueueFull):
+        except click.UsageError:
             print_message(f"{jobs(added)} had been added before this:")
+            raise
+        except QueueFull as exc:
+            print_message(f"{jobs(added + exc.added)} had been added before this:")
             raise
     held = f"; {existed:,} had their unique key taken" if existed else ""
     print_message(f"added {jobs(added)}{held}")
