@@ -53,11 +53,11 @@ export function pauseText(pause) {
   return `${what}${by ? ` by ${by}` : ""} ${when}${end}${reason ? `: ${reason}` : ""}`;
 }
 
-//: Limits, cap and order: "4 at once, at most 10,000 waiting, then wait, fair"
+//: Limits, cap and order: "4 at once; at most 10,000 waiting, then wait; fair"
 export function ruleText(limits) {
   const [most, then] = capText(limits);
   const [order] = orderBadge(limits);
-  return [limitsText(limits), most && `${most}, ${then}`, order].filter(Boolean).join(", ");
+  return [limitsText(limits), most && `${most}, ${then}`, order].filter(Boolean).join("; ");
 }
 
 //: "4 at once, 100/min"
