@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import msgspec
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from chaos.figures import Figures
     from chaos.run import Outcome
+
+T = TypeVar("T")
 
 #: Figures that are summed over several seeds.
 SUMS = (
@@ -86,7 +88,7 @@ def _run(engine: str, seed: int, seconds: float, *, keep: bool) -> Outcome:
     try:
         with View() as view, asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
             plan = draw(engine, seed, seconds)
-            outcome = loop.run(_until_terminated(run(plan, folder, view)))
+            outcome = loop.run(until_terminated(run(plan, folder, view)))
             if keep or not outcome.figures.ok:
                 _keep(outcome, folder, view)
     finally:
@@ -105,7 +107,7 @@ def _keep(outcome: Outcome, folder: Path, view: View) -> None:
     view.show_breaches(outcome.breaches, str(folder))
 
 
-async def _until_terminated(work: Coroutine[None, None, Outcome]) -> Outcome:
+async def until_terminated(work: Coroutine[None, None, T]) -> T:
     """Do *work*; SIGTERM ends it as Ctrl-C does, with cleanup."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()

@@ -45,11 +45,11 @@ class Kind(NamedTuple):
 PLAIN = Kind((sys.executable, "-m", "chaos.worker", GRACE))
 
 
-def supervised(children: int) -> Kind:
+def supervised(children: int, app: str = "chaos.app:q") -> Kind:
     """Return the usual kind: ``kue worker``."""
     kue = str(Path(sys.executable).with_name("kue"))
     options = ("--processes", str(children), "--grace", GRACE)
-    return Kind((kue, "worker", "chaos.app:q", *options), children)
+    return Kind((kue, "worker", app, *options), children)
 
 
 KINDS = (PLAIN, supervised(1), supervised(2), PLAIN)
@@ -95,11 +95,16 @@ class Fleet:
     """All workers of a run, from `start` to `stop`."""
 
     def __init__(
-        self, household: Household, folder: Path, environ: Mapping[str, str]
+        self,
+        household: Household,
+        folder: Path,
+        environ: Mapping[str, str],
+        kinds: Sequence[Kind] = KINDS,
     ) -> None:
         self._household = household
         self._folder = folder
         self._environ = environ
+        self._kinds = kinds
         self._deaths = Journal(folder / "died-by-force.jsonl")
         self._absences = Journal(folder / "idled.jsonl")
         self._frozen: set[int] = set()
@@ -113,7 +118,7 @@ class Fleet:
                 self._household,
                 self._environ,
             )
-            for number, kind in enumerate(KINDS)
+            for number, kind in enumerate(self._kinds)
         ]
 
     @property

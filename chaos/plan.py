@@ -272,7 +272,7 @@ def draw(engine: str, seed: int, seconds: float) -> Plan:
     )
 
 
-def _moments(random: Random, every: float, seconds: float) -> Iterator[float]:
+def moments(random: Random, every: float, seconds: float) -> Iterator[float]:
     """Yield times up to *seconds*, *every* seconds on average."""
     at = random.uniform(0, every)
     while at < seconds:
@@ -284,7 +284,7 @@ def _calls(random: Random, producer: int, seconds: float, durable: float) -> lis
     calls: list[Call] = []
     number = 0
     every = PRODUCERS * (1 + MAX_CALL) / 2 / RATE
-    for at in _moments(random, every, seconds):
+    for at in moments(random, every, seconds):
         keys = [f"p{producer}-{number + more}" for more in range(_size(random))]
         number += len(keys)
         chores = tuple(_chore(random, key) for key in keys)
@@ -321,7 +321,7 @@ def _chore(random: Random, key: str) -> Chore:
 def _faults(random: Random, engine: str, seconds: float) -> list[Fault]:
     storm = {**_WORKER_FAULTS, **_STORE_FAULTS[engine]}
     faults: list[Fault] = []
-    for at in _moments(random, FAULT_SECONDS, seconds):
+    for at in moments(random, FAULT_SECONDS, seconds):
         is_calm = at % PERIOD_SECONDS > STORM_SECONDS
         kinds = _WORKER_FAULTS if is_calm else storm
         if is_calm and random.random() > CALM_SHARE:
@@ -338,7 +338,7 @@ def _is_late_loss(fault: Fault, seconds: float) -> bool:
 
 def _orders(random: Random, seconds: float) -> list[Order]:
     orders: list[Order] = []
-    for at in _moments(random, ORDER_SECONDS, seconds):
+    for at in moments(random, ORDER_SECONDS, seconds):
         [(verb, state)] = random.choices(list(_ORDERS), list(_ORDERS.values()))
         if verb == "pause":
             orders += _pause(random, at)

@@ -64,7 +64,7 @@ async def run(plan: Plan, folder: Path, view: View) -> Outcome:
     Sink(folder).create()
     household = Household()
     try:
-        async with _stage(plan, household, folder) as stage, _opened(stage) as store:
+        async with _stage(plan, household, folder) as stage, opened(stage) as store:
             return await Run(plan, household, folder, view, stage, store).outcome()
     finally:
         household.end()
@@ -119,7 +119,7 @@ class Run:
         self._view = view
         self._stage = stage
         self._store = store
-        self._environ = _environ(stage.url, folder)
+        self._environ = environ_of(stage.url, folder)
         self._listener = Listener()
         self._fleet = Fleet(household, folder, self._environ)
         self._injector = Injector(self._fleet, stage)
@@ -139,9 +139,9 @@ class Run:
 
     async def _execute(self) -> None:
         self._fleet.start()
-        async with _in_background(self._fleet.watch()):
+        async with in_background(self._fleet.watch()):
             await self._until_started()
-            async with _in_background(self._show()):
+            async with in_background(self._show()):
                 await self._inject_faults()
             await self._heal()
             self._drained = await self._drain()
@@ -176,21 +176,12 @@ class Run:
         self._view.begin(f"{self._name}: drain", DRAIN_SECONDS)
         loop = asyncio.get_running_loop()
         began = loop.time()
-        while left := await self._unfinished():
+        while left := await unfinished(self._store):
             self._view.show(loop.time() - began, f"{left} jobs left")
             if loop.time() - began > DRAIN_SECONDS:
                 break
             await asyncio.sleep(TICK_SECONDS)
         return loop.time() - began
-
-    async def _unfinished(self) -> int:
-        counted = await self._store.count()
-        return sum(
-            count
-            for states in counted.values()
-            for state, count in states.items()
-            if not state.is_final
-        )
 
     # -- the history -----------------------------------------------------------
 
@@ -203,20 +194,10 @@ class Run:
             away=tuple(self._stage.away),
             losses=tuple(self._stage.losses),
             events=tuple(self._listener.events),
-            jobs=tuple(await self._jobs()),
+            jobs=tuple(await all_jobs(self._store)),
             findings=tuple(f"{one.code}: {one.message}" for one in report.findings),
             mishaps=(*self._mishaps, *(f"process {pid} still runs" for pid in left)),
         )
-
-    async def _jobs(self) -> list[Job]:
-        page = await self._store.page(PageRequest(limit=MAX_BATCH))
-        jobs = page.jobs
-        while page.cursor is not None:
-            page = await self._store.page(
-                PageRequest(limit=MAX_BATCH, cursor=page.cursor)
-            )
-            jobs += page.jobs
-        return jobs
 
     # -- the progress line -----------------------------------------------------
 
@@ -254,7 +235,7 @@ def _stage(plan: Plan, household: Household, folder: Path) -> Stage:
             return RedisStage(folder, plan.seed)
 
 
-def _environ(url: str, folder: Path) -> dict[str, str]:
+def environ_of(url: str, folder: Path) -> dict[str, str]:
     """Return the environment of processes, without the user's own Kue settings."""
     inherited = {
         name: value
@@ -272,8 +253,28 @@ def _environ(url: str, folder: Path) -> dict[str, str]:
     }
 
 
+async def unfinished(store: Store) -> int:
+    """Return how many jobs have not ended."""
+    counted = await store.count()
+    return sum(
+        count
+        for states in counted.values()
+        for state, count in states.items()
+        if not state.is_final
+    )
+
+
+async def all_jobs(store: Store) -> list[Job]:
+    page = await store.page(PageRequest(limit=MAX_BATCH))
+    jobs = page.jobs
+    while page.cursor is not None:
+        page = await store.page(PageRequest(limit=MAX_BATCH, cursor=page.cursor))
+        jobs += page.jobs
+    return jobs
+
+
 @asynccontextmanager
-async def _opened(stage: Stage) -> AsyncIterator[Store]:
+async def opened(stage: Stage) -> AsyncIterator[Store]:
     # With a long budget, since a busy machine is slow.
     config = settings.load(environ={}, url=stage.direct, budget="60s")
     store = store_for(config)
@@ -285,7 +286,7 @@ async def _opened(stage: Stage) -> AsyncIterator[Store]:
 
 
 @asynccontextmanager
-async def _in_background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+async def in_background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
     """Run *work* in the background of the body, and cancel it afterwards."""
     task = asyncio.create_task(work)
     try:

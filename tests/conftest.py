@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
@@ -47,8 +49,14 @@ MARKERS = (
     "long: takes long even alone, and is started before the others",
     "processes: starts processes, servers of its own or a browser (see processes.txt)",
 )
-#: Files and folders whose tests are marked as `processes`.
-STARTING = (TESTS / "processes.txt").read_text().split()
+#: A file system in memory.  No test cuts the power, and so none needs a real disk.
+MEMORY = Path("/dev/shm")
+#: What all tests together need there, with room to spare.
+MEMORY_BYTES = 4 * 1024**3
+#: Files and folders whose tests are marked as `processes`, and after a "!", others.
+_LISTED = (TESTS / "processes.txt").read_text().split()
+STARTING = tuple(name for name in _LISTED if not name.startswith("!"))
+STARTING_NONE = tuple(name[1:] for name in _LISTED if name.startswith("!"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,6 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+    # Where pytest has its temporary folders, unless a developer chose a place.
+    if _has_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     # How long something takes says nothing on a busy machine.
     hypothesis_settings.register_profile(
         "busy",
@@ -72,6 +83,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
 
 
+def _has_memory() -> bool:
+    is_there = os.access(MEMORY, os.W_OK)
+    return is_there and shutil.disk_usage(MEMORY).free > MEMORY_BYTES
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Look for no garbage among thousands of tests, neither now nor later."""
@@ -82,13 +98,26 @@ def pytest_collection() -> Generator[None, object, object]:
     return done
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no file of which ``-m processes`` takes no test: they are nine in ten."""
+    is_wanted = config.option.markexpr != "processes" or collection_path.is_dir()
+    return None if is_wanted or _name_of(collection_path).startswith(STARTING) else True
+
+
+def _name_of(path: Path) -> str:
+    """Return the name of a file as processes.txt has it."""
+    return path.relative_to(TESTS).as_posix()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     # Before -m selects by markers …
     for item in items:
-        path = item.path.relative_to(TESTS).as_posix()
-        if path.startswith(tuple(STARTING)):
+        path = _name_of(item.path)
+        if path.startswith(STARTING) and not path.startswith(STARTING_NONE):
             item.add_marker("processes")
+        elif item.get_closest_marker("processes"):
+            assert path.startswith(STARTING), f"list {path} in processes.txt"
     yield
     # … and after the order was drawn.
     # Behind all others, a long one would keep one core busy and the rest waiting.

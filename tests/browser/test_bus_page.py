@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Locator, Page, expect
@@ -231,11 +230,11 @@ async def test_a_bus_at_work_keeps_nobody_out(
 
 
 async def test_a_bus_at_work_has_its_picture(
-    page: Page, address: str, other: Other, tmp_path: Path
+    page: Page, address: str, other: Other
 ) -> None:
     await at_work(page, address, other)
 
     await page.evaluate("window.scrollTo(0, 0)")
-    await shoot(page, "bus-at-work", tmp_path)
+    await shoot(page, "bus-at-work")
     await page.set_viewport_size(NARROW)
     assert await page.evaluate(WIDE) <= 0

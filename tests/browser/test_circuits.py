@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from msgspec.structs import replace
 from playwright.async_api import Locator, Page, expect
@@ -168,7 +167,7 @@ async def test_a_viewer_sees_circuits_and_changes_none(
 
 
 async def test_circuits_have_their_picture_and_no_barriers(
-    page: Page, address: str, q: Kue, tmp_path: Path
+    page: Page, address: str, q: Kue
 ) -> None:
     made = await keep_busy(q)
     long = "ProviderDown: https://api.stripe.com/v1/charges answered 503 to POST " * 3
@@ -178,7 +177,7 @@ async def test_circuits_have_their_picture_and_no_barriers(
     for name, path in (("circuits", "/queues"), ("circuits-overview", "/")):
         await opened(page, address + path)
         await expect(page.get_by_text("stripe").first).to_be_visible()
-        await shoot(page, name, tmp_path)
+        await shoot(page, name)
         assert await barriers(page) == []
         await page.set_viewport_size(NARROW)
         assert await page.evaluate(WIDE) <= 0, f"{path} scrolls sideways"

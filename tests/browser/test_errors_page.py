@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Locator, Page, expect
@@ -183,7 +182,7 @@ async def test_who_may_only_look_is_not_offered_to_retry(
 
 
 async def test_the_errors_look_well_and_keep_nobody_out(
-    page: Page, address: str, q: Kue, tmp_path: Path
+    page: Page, address: str, q: Kue
 ) -> None:
     await furnish(q)
     await page.goto(f"{address}/errors")
@@ -191,4 +190,4 @@ async def test_the_errors_look_well_and_keep_nobody_out(
     await expect(groups(page).first).to_contain_text("smtp.connect")
 
     assert await barriers(page) == []
-    await shoot(page, "errors", tmp_path)
+    await shoot(page, "errors")

@@ -147,13 +147,26 @@ async def test_barriers_are_found_under_our_policy(
 
 
 async def test_pictures_are_light_dark_and_narrow(
-    page: Page, serve: Callable[..., str], tmp_path: Path
+    page: Page,
+    serve: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("KUE_SCREENSHOTS", str(tmp_path / "pictures"))
     await page.goto(serve(page_of(PLAIN)))
 
-    taken = await shoot(page, "plain", tmp_path)
+    taken = await shoot(page, "plain")
 
     names = ["plain-light.png", "plain-dark.png", "plain-narrow.png"]
     assert [path.name for path in taken] == names
     assert all(path.stat().st_size for path in taken)
     assert page.viewport_size == {"width": 1280, "height": 800}
+
+
+async def test_pictures_are_taken_only_for_somebody(
+    page: Page, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUE_SCREENSHOTS", raising=False)
+    await page.goto(serve(page_of(PLAIN)))
+
+    assert await shoot(page, "plain") == []

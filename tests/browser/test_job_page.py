@@ -914,11 +914,11 @@ async def test_an_operator_is_not_offered_to_remove(
 
 @pytest.mark.parametrize("kind", ["complete", "failed", "delayed", "active", "blocked"])
 async def test_a_job_looks_well_and_keeps_nobody_out(
-    page: Page, address: str, q: Kue, tmp_path: Path, kind: str
+    page: Page, address: str, q: Kue, kind: str
 ) -> None:
     jobs = await furnish(q)
     await page.goto(f"{address}/jobs/{jobs[kind]}")
     await expect(badge(page)).to_have_text(kind)
 
     assert await barriers(page) == []
-    await shoot(page, f"job-{kind}", tmp_path)
+    await shoot(page, f"job-{kind}")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Locator, Page, Route, expect
@@ -839,31 +838,31 @@ async def test_an_operator_retries_but_does_not_remove(
 
 @pytest.mark.parametrize("name", LOOKS)
 async def test_the_list_looks_well_and_keeps_nobody_out(
-    page: Page, address: str, q: Kue, tmp_path: Path, name: str
+    page: Page, address: str, q: Kue, name: str
 ) -> None:
     await furnish(q)
     await page.goto(f"{address}/jobs?{LOOKS[name]}")
     await expect(rows(page).first).to_be_visible()
 
     assert await barriers(page) == []
-    await shoot(page, name, tmp_path)
+    await shoot(page, name)
 
 
 async def test_an_empty_list_and_a_selection_look_well(
-    page: Page, address: str, q: Kue, tmp_path: Path
+    page: Page, address: str, q: Kue
 ) -> None:
     await page.goto(f"{address}/jobs")
     await expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
     assert await barriers(page) == []
-    await shoot(page, "jobs-empty", tmp_path)
+    await shoot(page, "jobs-empty")
 
     await failed(q, *["mail.example.com refused the connection"] * 60)
     await page.goto(f"{address}/jobs?state=failed&type=email")
     await select_all(page)
     await expect(selection(page)).to_be_visible()
     assert await barriers(page) == []
-    await shoot(page, "jobs-selected", tmp_path)
+    await shoot(page, "jobs-selected")
     await page.get_by_role("button", name="Add job").click()
     await expect(page.get_by_role("dialog")).to_be_visible()
     assert await barriers(page) == []
-    await shoot(page, "jobs-add", tmp_path)
+    await shoot(page, "jobs-add")

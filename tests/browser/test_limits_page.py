@@ -101,12 +101,20 @@ async def test_limits_of_types_are_on_the_same_page(
 ) -> None:
     await q.enqueue("email")
     await q.enqueue("report")
-    await q.limit("email", concurrency=4, rate=100, per="1m", per_key=1)
+    await q.limit(
+        "email",
+        concurrency=4,
+        rate=100,
+        per="1m",
+        per_key=1,
+        max_waiting=10_000,
+        fair=True,
+    )
     await opened(page, f"{address}/limits")
 
     types = page.get_by_role("table", name="Limits of types")
     await expect(types.get_by_role("row")).to_have_count(2)
-    words = "4 at once, 100/min, 1 per group"
+    words = "4 at once, 100/min, 1 per group; at most 10,000 waiting, then refuse; fair"
     await expect(cells(page, "email").nth(1)).to_have_text(words)
     await press(page, "Limits: email")
     ask = dialog(page, "Limits of email")

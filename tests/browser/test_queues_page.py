@@ -13,7 +13,7 @@ from kue.http.auth import Role
 from kue.http.auth.access import Anyone
 from kue.model.draft import draft
 from kue.model.job import State
-from kue.store.values import Limits, RenewRequest
+from kue.store.values import Limits, RenewRequest, WhenFull
 from tests.browser.finding import dialog, is_live, opened, press, row, tile, told
 from tests.browser.watching import Watch
 from tests.support.jobs import HOUR, MINUTE, add_many, add_one, job_in
@@ -268,6 +268,122 @@ async def test_a_limit_that_is_none_is_told_at_its_field(
     await page.keyboard.press("Enter")
 
     await expect(at_once).to_have_attribute("aria-invalid", "true")
+
+
+async def test_a_cap_is_set_and_what_happens_at_it(
+    page: Page, address: str, q: Kue
+) -> None:
+    await q.enqueue("email")
+    await opened(page, f"{address}/queues/email")
+
+    await press(page, "Limits")
+    ask = dialog(page, "Limits of email")
+    policy = ask.get_by_label("When that many wait")
+    timeout = ask.get_by_label("Longest wait for room")
+    await expect(policy).to_be_hidden()
+    await ask.get_by_label("Waiting jobs").fill("10000")
+    await expect(timeout).to_be_hidden()
+    await policy.select_option("wait")
+    await timeout.fill("10s")
+    await press(ask, "Save")
+
+    await expect(told(page, "Limits of email are set")).to_be_visible()
+    marks = page.locator(".marks")
+    await expect(marks).to_contain_text("at most 10,000 waiting, then wait")
+    await expect(tile(page, "Waiting")).to_contain_text("at most 10,000")
+    assert await q.limits() == {
+        "email": Limits(
+            max_waiting=10_000, when_full=WhenFull.WAIT, full_timeout=10_000
+        )
+    }
+
+
+async def test_an_order_takes_the_place_of_another(
+    page: Page, address: str, q: Kue
+) -> None:
+    await q.enqueue("email")
+    await q.limit("email", concurrency=3, fair=True, weights={"vip": 3, "a=b": 2})
+    await opened(page, f"{address}/queues/email")
+    marks = page.locator(".marks")
+    await expect(marks.get_by_text("fair")).to_have_attribute(
+        "title", "Groups take turns; turns: vip 3, a=b 2"
+    )
+
+    await press(page, "Limits")
+    ask = dialog(page, "Limits of email")
+    weights = ask.get_by_label("Weights")
+    await expect(weights).to_have_value("vip=3\na=b=2")
+    await weights.fill("vip = 5\n\na=b=60")
+    await press(ask, "Save")
+    await expect(marks.get_by_text("fair")).to_have_attribute("title", re.compile("60"))
+    assert (await q.limits())["email"].weights == {"vip": 5, "a=b": 60}
+
+    await press(page, "Limits")
+    await ask.get_by_label("Jobs start").select_option("ageing")
+    await expect(weights).to_be_hidden()
+    await ask.get_by_label("One step of priority").fill("5m")
+    await press(ask, "Save")
+
+    await expect(marks).to_contain_text("ages 5 min a step")
+    assert await q.limits() == {"email": Limits(concurrency=3, ageing=5 * MINUTE)}
+
+
+async def test_an_order_alone_is_removed_with_the_limits(
+    page: Page, address: str, q: Kue
+) -> None:
+    await q.enqueue("email")
+    await q.limit("email", ageing="10m")
+    await opened(page, f"{address}/queues/email")
+
+    await press(page, "Limits")
+    ask = dialog(page, "Limits of email")
+    await ask.get_by_label("Jobs start").select_option("priority")
+    await press(ask, "Save")
+
+    await expect(told(page, "Limits of email are removed")).to_be_visible()
+    assert await q.limits() == {}
+
+
+async def test_a_weight_that_is_none_is_told_at_its_field(
+    page: Page, address: str, q: Kue, watch: Watch
+) -> None:
+    watch.allow("400")
+    await q.enqueue("email")
+    await q.limit("email", fair=True)
+    await opened(page, f"{address}/queues/email")
+    await press(page, "Limits")
+    ask = dialog(page, "Limits of email")
+    weights = ask.get_by_label("Weights")
+
+    await weights.fill("vip")
+    await press(ask, "Save")
+    await expect(ask).to_contain_text("“vip” has no weight; write vip=3")
+    await weights.fill("vip=61")
+    await press(ask, "Save")
+
+    await expect(ask).to_contain_text("<= 60")
+    await expect(weights).to_have_attribute("aria-invalid", "true")
+
+
+async def test_a_queue_whose_cap_is_reached_says_so(
+    page: Page, address: str, q: Kue
+) -> None:
+    await q.limit("email", max_waiting=3)
+    await add_many(q.store, 2, now=await q.now())
+    await opened(page, f"{address}/queues/email")
+    await is_live(page)
+    notice = page.get_by_text("The cap of 3 waiting jobs is reached: new jobs are refu")
+    await expect(notice).to_be_hidden()
+
+    await q.enqueue("email")
+
+    await expect(notice).to_be_visible()
+    await expect(page.locator(".marks").get_by_text("full")).to_be_visible()
+    await opened(page, f"{address}/queues")
+    await expect(row(page, "email")).to_contain_text("full")
+    await opened(page, address)
+    warning = page.locator(".warning[data-code=full]")
+    await expect(warning).to_contain_text("queue 'email' is full: 3 jobs wait")
 
 
 # -- clearing ------------------------------------------------------------------

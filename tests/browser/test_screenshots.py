@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from playwright.async_api import Page
 from starlette.applications import Starlette
@@ -23,7 +22,7 @@ def guarded(q: Kue) -> Starlette:
 
 
 async def test_every_page_has_its_picture_and_none_scrolls_sideways(
-    page: Page, serve: Callable[..., str], q: Kue, tmp_path: Path, watch: Watch
+    page: Page, serve: Callable[..., str], q: Kue, watch: Watch
 ) -> None:
     watch.allow("401")
     made = await keep_busy(q)
@@ -31,7 +30,7 @@ async def test_every_page_has_its_picture_and_none_scrolls_sideways(
     address = serve(guarded)
     await page.goto(f"{address}/login")
     await page.wait_for_selector("main[data-ready]")
-    await shoot(page, "login", tmp_path)
+    await shoot(page, "login")
     await page.get_by_label("Name").fill("ann")
     await page.get_by_label("Password").fill(PASSWORD)
     await page.keyboard.press("Enter")
@@ -65,7 +64,7 @@ async def test_every_page_has_its_picture_and_none_scrolls_sideways(
             watch.allow("404")
         await page.goto(address + path)
         await page.wait_for_selector("main[data-ready]")
-        await shoot(page, name, tmp_path)
+        await shoot(page, name)
         await page.set_viewport_size(NARROW)
         assert await page.evaluate(WIDE) <= 0, f"{path} scrolls sideways"
         await page.set_viewport_size(SIZE)

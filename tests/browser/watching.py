@@ -31,6 +31,8 @@ document.addEventListener("securitypolicyviolation", (event) => {
   );
 });
 """
+#: Fulfilled once the page was drawn as it is now.
+_DRAWN = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 #: What passed is not needed, and much.
 _VIOLATIONS = """async (options) => {
   const found = await axe.run({...options, resultTypes: ["violations"]});
@@ -92,18 +94,24 @@ class Watch:
         await page.add_init_script(_TELL_VIOLATIONS)
 
 
-async def shoot(page: Page, name: str, folder: Path) -> list[Path]:
-    """Take pictures of *page*: light, dark and narrow; $KUE_SCREENSHOTS goes first."""
-    folder = Path(os.environ.get("KUE_SCREENSHOTS") or folder)
-    folder.mkdir(parents=True, exist_ok=True)
+async def shoot(page: Page, name: str) -> list[Path]:
+    """
+    Show *page* in every look: light, dark and narrow.
+
+    Pictures are taken if there is $KUE_SCREENSHOTS, the folder to put them in: encoding
+    those that nobody asked for would take longer than all else in these tests.
+    """
+    folder = os.environ.get("KUE_SCREENSHOTS")
     before = page.viewport_size
     taken: list[Path] = []
     for look, scheme, size in LOOKS:
         await page.emulate_media(color_scheme=scheme)
         await page.set_viewport_size(size)
-        path = folder / f"{name}-{look}.png"
-        await page.screenshot(path=path, full_page=True, animations="disabled")
-        taken.append(path)
+        await page.evaluate(_DRAWN)
+        if folder:
+            path = Path(folder) / f"{name}-{look}.png"
+            await page.screenshot(path=path, full_page=True, animations="disabled")
+            taken.append(path)
     await page.emulate_media(color_scheme="null")
     if before is not None:
         await page.set_viewport_size(before)

@@ -142,7 +142,18 @@ def test_limits_are_changed_one_by_one_and_lifted(kue: CommandLine) -> None:
     assert said.items == [
         {
             "type": "email",
-            "limits": {"concurrency": 2, "rate": 10, "per": 60_000, "per_key": 1},
+            "limits": {
+                "concurrency": 2,
+                "rate": 10,
+                "per": 60_000,
+                "per_key": 1,
+                "max_waiting": None,
+                "when_full": "refuse",
+                "full_timeout": 30_000,
+                "fair": False,
+                "ageing": None,
+                "weights": {},
+            },
         }
     ]
     assert kue.arrange(lambda store: store.limits()) == {

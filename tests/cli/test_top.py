@@ -13,7 +13,7 @@ import pytest
 
 from kue.model.job import State
 from kue.store.contract import Store
-from kue.store.values import PauseRequest, RenewRequest
+from kue.store.values import Limits, PauseRequest, RenewRequest
 from tests.cli.processes import KUE
 from tests.cli.test_audit import acts
 from tests.support.command_line import CommandLine
@@ -311,6 +311,22 @@ def test_pauses_and_lost_workers_are_warned_of(kue: CommandLine) -> None:
     assert "! worker 'web-1' is lost while running 1 job" in shown
     assert "! queue 'email' is paused by ann: moving" in shown
     assert re.search(r"^web-1 +lost +1 .*ago, ran 1$", shown, re.MULTILINE)
+
+
+def test_a_full_queue_is_warned_of_unless_it_has_no_worker(kue: CommandLine) -> None:
+    async def fill(store: Store) -> None:
+        for type in ("email", "report"):
+            await store.limit(type, Limits(max_waiting=1))
+            await add_one(store, type, now=None)
+        await store.renew(RenewRequest("web-1", info={"slots": {"email": 1}}))
+
+    kue.arrange(fill)
+
+    shown = kue("top", "--once").out
+
+    assert "! queue 'email' is full: 1 job waits, and its cap is 1" in shown
+    assert re.search(r"^email +full +1 ", shown, re.MULTILINE)
+    assert re.search(r"^report +no worker +1 ", shown, re.MULTILINE)
 
 
 def test_a_name_cannot_control_the_terminal(kue: CommandLine) -> None:

@@ -100,6 +100,7 @@ def worker(name: str, **facts: object) -> WorkerStatus:
 NEEDY = [
     queue("unserved", waiting=1, concern="no-worker"),
     queue("failing", failing=2),
+    queue("full", waiting=500, concern="full"),
     queue("growing", waiting=500, concern="backlog"),
     queue("held", waiting=3)._replace(pause=Pause("held", T0)),
     queue("failed", failed=1),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from kue import ActiveJob, Kue, State
 from kue.store.contract import Store
-from kue.store.values import Limits, RenewRequest
+from kue.store.values import Limits, RenewRequest, WhenFull
 from tests.support.jobs import claim
 
 
@@ -101,6 +103,54 @@ async def test_a_limit_that_makes_no_sense_is_refused(q: Kue) -> None:
     with pytest.raises(ValueError, match="per must be at least a millisecond"):
         await q.limit("email", rate=1, per=0)
     assert await q.limits() == {}
+
+
+async def test_a_cap_and_an_order_are_kept_with_the_limits(q: Kue) -> None:
+    await q.limit("email", max_waiting=10, when_full="wait", full_timeout="1m")
+    await q.limit("report", concurrency=2, fair=True, weights={"vip": 3})
+    await q.limit("sms", max_waiting=10, when_full="drop-oldest")
+    await q.limit("push", ageing="10m")
+
+    assert await q.limits() == {
+        "email": Limits(max_waiting=10, when_full=WhenFull.WAIT, full_timeout=60_000),
+        "report": Limits(concurrency=2, fair=True, weights={"vip": 3}),
+        "sms": Limits(max_waiting=10, when_full=WhenFull.DROP_OLDEST),
+        "push": Limits(ageing=600_000),
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_waiting": 0}, "max_waiting must be 1 or more, not 0"),
+        ({"when_full": "wait"}, "say what happens at max_waiting; give that too"),
+        ({"full_timeout": 5}, "say what happens at max_waiting; give that too"),
+        (
+            {"max_waiting": 5, "when_full": "explode"},
+            "when_full must be 'refuse', 'wait' or 'drop-oldest', not 'explode'",
+        ),
+        ({"max_waiting": 5, "full_timeout": "soon"}, "full_timeout 'soon'"),
+        ({"weights": {"vip": 3}}, "weights are for groups of a fair type"),
+        ({"fair": True, "weights": {"vip": 0}}, "'vip' must be from 1 to 60, not 0"),
+        ({"fair": True, "weights": {"vip": 61}}, "'vip' must be from 1 to 60, not 61"),
+        ({"fair": True, "ageing": "10m"}, "either fair or has ageing, not both"),
+        ({"ageing": 0}, "ageing must be at least 1, not 0"),
+        ({"ageing": "8d"}, "ageing must be at most 604,800,000 ms for one step"),
+        (
+            {"ageing": "1m", "max_waiting": 5, "when_full": "drop-oldest"},
+            "use when_full 'refuse' or 'wait'",
+        ),
+    ],
+)
+async def test_a_cap_or_an_order_that_makes_no_sense_is_refused(
+    q: Kue, given: dict[str, Any], message: str
+) -> None:
+    await q.limit("email", concurrency=2)
+
+    with pytest.raises(ValueError, match=re.escape(message)):
+        await q.limit("email", **given)
+
+    assert await q.limits() == {"email": Limits(concurrency=2)}
 
 
 async def test_clearing_removes_all_however_many(q: Kue) -> None:

@@ -25,11 +25,12 @@ from kue.store.values import (
     ClaimRequest,
     Filter,
     KeepRequest,
+    Limits,
     PauseRequest,
     RenewRequest,
 )
 from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, Verb, build
-from tests.support.jobs import HOUR, T0, add_many, claim, count_again
+from tests.support.jobs import HOUR, T0, add_many, add_one, claim, count_again
 
 TIMING = Timing(TYPE, {1: 1}, {1: 1})
 ACT = AuditEntry(who="ann", what="jobs.remove")
@@ -71,6 +72,7 @@ ASIDE: dict[str, Verb] = {
     "forget": lambda store, scene: store.forget("user", "ann", now=T0),
     "note": lambda store, scene: store.note(ACT, now=LATER),
     "named limits": lambda store, scene: store.named_limits(),
+    "take a turn": lambda store, scene: add_one(store, "fair", group="a", now=LATER),
     "limit use": lambda store, scene: store.limit_use("rate", now=LATER),
     "claim limited": lambda store, scene: store.claim(
         ClaimRequest(["limited"], 5, worker="w2", claim=Claim("l", 1)), now=LATER + HOUR
@@ -154,6 +156,13 @@ async def hold_by_limits(store: Store) -> None:
     assert len(await claim(store, "limited")) == len(rules)
 
 
+async def take_turns(store: Store) -> None:
+    """Have groups of a fair type wait for their turns."""
+    await store.limit("fair", Limits(fair=True, max_waiting=9), now=T0)
+    await add_many(store, 2, "fair", group="a", priority=3)
+    await add_many(store, 2, "fair", group="b", priority=3)
+
+
 async def surround(store: Store) -> None:
     await store.measure([TIMING], now=T0)
     await store.keep(KeepRequest("user", "ann", "{}", until=LATER + HOUR), now=T0)
@@ -162,6 +171,7 @@ async def surround(store: Store) -> None:
         PauseRequest(worker="w2", reason="tests", until=LATER + HOUR), now=T0
     )
     await hold_by_limits(store)
+    await take_turns(store)
     await store.order("w1", "stacks", now=T0)
     await store.write_stacks("w1", "a stack", now=T0)
     await store.tend(now=T0)

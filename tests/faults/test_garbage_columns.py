@@ -47,6 +47,7 @@ LEGAL = {
     "jobs.ttl_at": _NULL,
     "jobs.progress_data": _NULL | {"list"},
     "jobs.cancelling": _TEXT | _NULL,
+    "turns.type": _NAME,
     "kept.room": {"text"},
     "kept.name": _NAME,
     "kept.value": _TEXT,

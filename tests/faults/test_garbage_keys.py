@@ -41,6 +41,7 @@ pytestmark = pytest.mark.damages
 PREFIX = "garbage"
 #: What is gone without a trace: it may as well never have been there.
 NEVER_THERE = {
+    "*:fair",  # all groups begin at the first waiting job
     "*:lapse",  # an add finds that the key's time is over
     "*:progress",
     "*:rate",  # begins again
@@ -70,6 +71,7 @@ _TEXT = ("empty", "text", "object", "negative", "float", "huge", "nan", "binary"
 #: Wrong values that look right, or do not matter.
 LEGAL = {
     "agenda": {"=0.5"},  # as types without jobs have it
+    "*:fair": {"=-7", "+negative"},  # priorities may be negative
     "info": {"w*=object"},
     "limit running:*": {f"={score}" for score in SCORES},  # since when is not used
     # Any text, and of workers that nobody knows.
@@ -313,6 +315,7 @@ async def innocent(job):
 """
 
 
+@pytest.mark.processes
 async def test_real_commands_meet_damage(
     filled: Place, store: Store, tmp_path: Path
 ) -> None:

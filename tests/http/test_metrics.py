@@ -52,6 +52,18 @@ async def test_jobs_are_counted_by_type_and_state(
     assert found["kue_store_up"] == 1
 
 
+async def test_how_many_may_wait_is_shown_for_types_with_a_cap(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await q.limit("email", max_waiting=10_000)
+    await q.limit("report", concurrency=5)
+
+    found = await samples(client)
+
+    caps = {name: value for name, value in found.items() if "max_waiting" in name}
+    assert caps == {'kue_queue_max_waiting{type="email"}': 10_000}
+
+
 async def test_how_long_the_first_job_waits_is_shown_by_type(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
@@ -253,6 +265,7 @@ async def test_every_metric_says_once_what_it_is(
 ) -> None:
     await add_one(q.store)
     await add_one(q.store, "other")
+    await q.limit("email", max_waiting=5)
     await q.store.measure([Timing("email", {1: 1}, {1: 1})])
 
     text = (await client.get("/metrics")).text

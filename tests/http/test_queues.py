@@ -11,7 +11,7 @@ import pytest
 from kue import Kue
 from kue.model.histogram import Timing
 from kue.model.job import State
-from kue.store.values import RenewRequest
+from kue.store.values import Limits, RenewRequest
 from tests.http.conftest import Http
 from tests.support.jobs import HOUR, MINUTE, add_many, add_one, count_of, job_in
 
@@ -228,17 +228,48 @@ async def test_limits_take_the_place_of_those_before(
     client: httpx.AsyncClient,
 ) -> None:
     order = {"concurrency": 5, "rate": 100, "per": "1m", "per_key": 2}
-    first = await client.put("/queues/email/limits", json=order)
+    more = {
+        "max_waiting": 10_000,
+        "when_full": "wait",
+        "full_timeout": "10s",
+        "fair": True,
+        "weights": {"vip": 3},
+    }
+    first = await client.put("/queues/email/limits", json=order | more)
 
     second = await client.put("/queues/email/limits", json={"rate": 3})
 
-    assert first.json()["limits"] == order | {"per": 60_000}
+    kept = {"per": 60_000, "full_timeout": 10_000, "ageing": None}
+    assert first.json()["limits"] == order | more | kept
     assert second.json()["limits"] == {
         "concurrency": None,
         "rate": 3,
         "per": 1000,
         "per_key": None,
+        "max_waiting": None,
+        "when_full": "refuse",
+        "full_timeout": 30_000,
+        "fair": False,
+        "weights": {},
+        "ageing": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("order", "limits"),
+    [
+        ({"max_waiting": 5}, Limits(max_waiting=5)),
+        ({"fair": True}, Limits(fair=True)),
+        ({"ageing": "10m"}, Limits(ageing=600_000)),
+    ],
+)
+async def test_a_cap_or_an_order_needs_no_limit(
+    client: httpx.AsyncClient, q: Kue, order: dict[str, Any], limits: Limits
+) -> None:
+    answer = await client.put("/queues/email/limits", json=order)
+
+    assert answer.status_code == 200
+    assert await q.limits() == {"email": limits}
 
 
 async def test_limits_may_come_before_the_first_job_and_go_again(
@@ -312,6 +343,33 @@ async def test_jobs_of_a_type_are_cleared_by_state(
         ("PUT", "/queues/email/limits", {"per_key": "1"}, "body.per_key"),
         ("PUT", "/queues/email/limits", {"rate": 1, "per": "0ms"}, "body.per"),
         ("PUT", "/queues/email/limits", {"rate": 1, "per": 1000}, "body.per"),
+        ("PUT", "/queues/email/limits", {"max_waiting": 0}, "body.max_waiting"),
+        ("PUT", "/queues/email/limits", {"when_full": "wait"}, "body"),
+        ("PUT", "/queues/email/limits", {"rate": 1, "when_full": "wait"}, "body"),
+        ("PUT", "/queues/email/limits", {"when_full": "explode"}, "body.when_full"),
+        (
+            "PUT",
+            "/queues/email/limits",
+            {"max_waiting": 5, "full_timeout": "soon"},
+            "body.full_timeout",
+        ),
+        ("PUT", "/queues/email/limits", {"weights": {"vip": 3}}, "body"),
+        (
+            "PUT",
+            "/queues/email/limits",
+            {"fair": True, "weights": {"vip": 61}},
+            "body.weights[...]",
+        ),
+        (
+            "PUT",
+            "/queues/email/limits",
+            {"fair": True, "weights": {str(n): 2 for n in range(101)}},
+            "body.weights",
+        ),
+        ("PUT", "/queues/email/limits", {"fair": True, "ageing": "1m"}, "body"),
+        ("PUT", "/queues/email/limits", {"ageing": "0s"}, "body.ageing"),
+        ("PUT", "/queues/email/limits", {"ageing": 600}, "body.ageing"),
+        ("PUT", "/queues/email/limits", {"ageing": "8d"}, "body"),
         ("PUT", "/queues/a%07b/limits", {"rate": 1}, "path.type"),
         ("POST", "/queues/email/clear", {}, "body"),
         ("POST", "/queues/email/clear", {"states": []}, "body.states"),

@@ -320,6 +320,18 @@ async def test_a_schedule_that_is_run_has_its_job_at_once(
     assert again.json() == first.json() | {"is_new": False}
 
 
+async def test_a_schedule_of_a_full_queue_cannot_be_run(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await q.schedule("nightly", q.draft("email"), every="1h")
+    await q.limit("email", max_waiting=1)
+    await q.enqueue("email")
+
+    answer = await client.post("/schedules/nightly/run")
+
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+
+
 # -- secrets -------------------------------------------------------------------
 
 

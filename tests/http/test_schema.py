@@ -20,17 +20,19 @@ from kue.http.auth.access import Anyone, User
 from kue.http.auth.account_guard import COOKIE
 from kue.model.job import Completed, Ending, Failed
 from tests.http.conftest import serving
-from tests.support.exploring import seed
+from tests.support.exploring import EXPLORES, seed
 from tests.support.jobs import OOPS, claim_one, end
 
 SETTINGS = Path(__file__).parent / "schemathesis.toml"
 #: Seconds, for a machine that does much else; alone, it takes about twenty.
 PATIENCE = 1200
-#: What is tried on which engine: what comes before the store is the same on all.
 #: What the requests carry.
 BEARER = "Bearer correct-horse-battery-staple"
 on_any_store = pytest.mark.parametrize("url", ["memory://"])
+#: What is tried on which engine: what comes before the store is the same on all.
 PHASES = {"sqlite": "coverage,fuzzing,stateful", "redis": "fuzzing,stateful"}
+#: Requests to each operation that are drawn; `make explore` draws as many on each.
+EXAMPLES = {"sqlite": 15, "redis": 15 if EXPLORES else 5}
 
 
 def known(request: HTTPConnection) -> User | None:
@@ -68,6 +70,7 @@ async def test_nothing_is_answered_but_what_the_document_says(
     q: Kue, url: str, tmp_path: Path
 ) -> None:
     """Schemathesis finds nothing, and the store is sound after all that it did."""
+    scheme = urlsplit(url).scheme
     await furnish(q)
     app = create_app(q, guard=known)
     async with serving(app) as address:
@@ -75,7 +78,8 @@ async def test_nothing_is_answered_but_what_the_document_says(
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", SETTINGS),
             *("run", f"{address}/api/v1/openapi.json", "--url", f"{address}/api/v1"),
             *("--header", f"Authorization: {BEARER}"),
-            *("--phases", PHASES[urlsplit(url).scheme], "--no-color"),
+            *("--phases", PHASES[scheme], "--no-color"),
+            *("--max-examples", str(EXAMPLES[scheme])),
             *("--seed", str(seed(1))),
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,

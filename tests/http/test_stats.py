@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from kue import Kue
+from kue.client.admin import OnFull
 from kue.http.v1.stats import MAX_WARNINGS
 from kue.model.histogram import Timing
 from kue.model.job import Completed, State
@@ -222,6 +223,31 @@ async def test_a_backlog_of_which_nothing_ends_says_so(
     [warning] = (await client.get("/stats")).json()["warnings"]
 
     assert warning["message"].endswith("; 40 are waiting, and none ended")
+
+
+@pytest.mark.parametrize(
+    ("when_full", "then"),
+    [
+        ("refuse", "more are refused"),
+        ("wait", "programs that add more wait for room"),
+        ("drop-oldest", "each one more cancels the oldest of the lowest priority"),
+    ],
+)
+async def test_a_queue_whose_cap_is_reached_is_warned_of(
+    client: httpx.AsyncClient, q: Kue, when_full: OnFull, then: str
+) -> None:
+    await q.store.renew(RenewRequest("w2"))
+    for type, most in (("email", 3), ("report", 4), ("idle", 5)):
+        await q.limit(type, max_waiting=most, when_full=when_full)
+    await add_many(q.store, 3, "email")
+    await add_many(q.store, 3, "report")
+    await add_many(q.store, 1, "report", delay="1h")
+
+    [warning] = (await client.get("/stats")).json()["warnings"]
+
+    assert (warning["code"], warning["queue"]) == ("full", "email")
+    message = f"queue 'email' is full: 3 jobs wait, and its cap is 3; {then}"
+    assert warning["message"] == message
 
 
 async def test_jobs_that_are_delayed_are_no_backlog(

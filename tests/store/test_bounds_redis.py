@@ -32,6 +32,7 @@ from tests.support.jobs import (
     start_one,
     state_of,
 )
+from tests.support.schedules import every
 
 pytestmark = pytest.mark.parametrize("engine", ["redis"], indirect=True)
 
@@ -307,3 +308,18 @@ async def test_nothing_is_settled_before_the_claims_could_be_read(
         )
 
     assert await state_of(store, job.id) is State.ACTIVE
+
+
+async def test_schedules_that_are_due_together_fire_in_few_calls(
+    store: Store, hands: Hands
+) -> None:
+    """Maintenance could not keep up with 10,000 schedules that were due each minute."""
+    for number in range(90):
+        await store.schedule(every(f"s{number}", "1m", draft("report"), first_at=T0))
+    await store.tend(now=T0)
+    before = calls(hands, "evalsha")
+
+    # Now each has an unfinished job, which is read as well.
+    assert (await store.tend(now=T0 + MINUTE)).fired == 90
+
+    assert calls(hands, "evalsha") - before <= 5

@@ -94,6 +94,19 @@ async def held(store: Store) -> Made:
     return {"id": second, "first": first}
 
 
+async def fair(store: Store) -> Made:
+    """Have a job wait in a fair type, behind two of its group."""
+    await store.limit("email", Limits(fair=True), now=T0)
+    return (await add_many(store, 3, group="a", priority=5))[-1]
+
+
+async def ageing(store: Store) -> Made:
+    """Have a job wait in a type with ageing, where a step is an hour."""
+    await store.limit("email", Limits(ageing=HOUR), now=T0)
+    job_id = await add_one(store, priority=2)
+    return {"id": job_id, "rank": 1000 * (T0 + 2 * HOUR)}
+
+
 async def limited(store: Store, rate: int = 0) -> Made:
     """Have a job held because another one runs, or began to, under a named limit."""
     assert isinstance(store, RedisStore)
@@ -146,6 +159,7 @@ JOBS: dict[str, Callable[..., Awaitable[Made]]] = {
     function.__name__: function
     for function in (
         *(running, fresh, gone, cancelling, retried, stalled, restarted, held),
+        *(fair, ageing),
         limited,
         *(progressing, dependent, lasting, third, scheduled, paused),
     )
@@ -284,6 +298,15 @@ SCORES = """
 waiting priority=high, waiting | ZADD {waiting} 5e15 {id} | claimed first
     bad-score: job {id} is in waiting with the score 5000000000000000, where {score} is
     right -> set it to {score}
+fair | ZADD {waiting} 1 {id} |
+    bad-score: job {id} is in waiting with the score 1, where {score} is right
+    -> set it to {score}
+fair | ZADD {fair} 1.5 5:a | ZCARD {fair} = 1
+    bad-value: key {fair} has '5:a' with the score '1.5', which Kue does not write
+    -> take it out
+ageing | ZADD {waiting} 7 {id} |
+    bad-score: job {id} is in waiting with the score 7, where {rank} is right
+    -> set it to {rank}
 held | ZADD {held} 1.5 {id} |
     bad-score: job {id} is in held with the score 1.5, where {score} is right
     -> set it to {score}

@@ -10,7 +10,7 @@ import pytest
 from kue.model.job import Completed, State
 from kue.model.named_limits import LimitRule, StoredLimit
 from kue.store.contract import Store
-from kue.store.values import LimitUse, PauseRequest
+from kue.store.values import LimitUse, PauseRequest, RemoveRequest
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -251,3 +251,40 @@ async def test_a_job_without_the_limit_starts_beside_held_ones(store: Store) -> 
     free = await add_one(store)
 
     assert await claim_ids(store) == [free]
+
+
+async def test_a_start_that_another_limit_prevents_is_left_to_the_next_job(
+    store: Store,
+) -> None:
+    await set_rate(store, 1)
+    one = StoredLimit(LimitRule(concurrency=1))
+    await store.set_named_limit("one", one, now=T0)
+    await add_one(store, limited_by=API | {"one": ""})
+    [first] = await claim(store)
+    both = await add_one(store, limited_by=API | {"one": ""})
+    other = await add_one(store, limited_by=API)
+    later = T0 + SECOND + 9
+    assert await claim_ids(store, now=T0) == []
+
+    # The rate has come to the older of them, which waits for the end of the first.
+    started = await claim_ids(store, now=later) + await claim_ids(store, now=later)
+
+    assert started == [other]
+    await end(store, first, Completed(), now=later)
+    assert await claim_ids(store, now=later + SECOND + 9) == [both]
+
+
+async def test_a_start_that_a_removed_job_leaves_is_used_by_the_next(
+    store: Store,
+) -> None:
+    await set_rate(store, 2)
+    ids = await add_many(store, 6, limited_by=API)
+    assert await claim_ids(store) == ids[:2]
+    later = T0 + SECOND + 9
+    # Two could start, and one does.
+    assert await claim_ids(store, limit=1, now=later) == ids[2:3]
+
+    await store.remove(RemoveRequest([ids[3]]), now=later)
+
+    assert await claim_ids(store, now=later) == ids[4:5]
+    assert await claim_ids(store, now=later) == []

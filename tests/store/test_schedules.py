@@ -275,6 +275,33 @@ async def test_two_who_tend_at_once_fire_once(store: Store, other_store: Store) 
         assert await count_of(store, f"type {number}") == {State.WAITING: 4}
 
 
+async def test_many_who_catch_up_at_once_fire_each_tick_once(
+    store: Store, other_store: Store
+) -> None:
+    """A call fires many schedules; some of them have been fired by others since."""
+    for number in range(12):
+        behind = T0 - number % 4 * MINUTE
+        await store.schedule(
+            every(f"s{number}", "1m", draft("report"), first_at=behind, missed="all")
+        )
+
+    passes = await asyncio.gather(
+        *(
+            each.tend(now=T0, limit=limit)
+            for each in (store, other_store) * 2
+            for limit in (5, 7, 500)
+        )
+    )
+    more = await tend(store, T0)
+
+    # Each fourth has 1, 2, 3 or 4 ticks.
+    assert sum(tended.fired for tended in (*passes, more)) == 3 * (1 + 2 + 3 + 4)
+    for number in range(12):
+        page = await store.find(Filter(tag=f"schedule:s{number}"))
+        ticks = {job.spec.meta["scheduled_for"] for job in page.jobs}
+        assert len(page.jobs) == len(ticks) == number % 4 + 1
+
+
 async def test_a_scheduled_draft_may_be_delayed(store: Store) -> None:
     await store.schedule(every("later", "1h", draft("report", delay="5m"), first_at=T0))
     await tend(store, T0 + SECOND)

@@ -15,6 +15,7 @@ from kue.store.contract import Store
 from kue.store.redis.verbs import schedules as redis_schedules
 from kue.store.sqlite.verbs import schedules as sqlite_schedules
 from kue.store.validation import InvalidCall
+from tests.support.hands import Hands
 from tests.support.jobs import MINUTE, T0, count_of
 from tests.support.schedules import every
 from tests.support.upkeep import tend
@@ -122,3 +123,26 @@ async def test_too_many_schedules_are_refused(
     assert await store.schedule(replace(GOOD, paused=True), expected=GOOD)
     await store.unschedule("good")
     assert await store.schedule(replace(GOOD, name="third"))
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("engine", ["redis"], indirect=True)
+async def test_schedules_of_a_damaged_type_do_not_stop_others(
+    store: Store,
+    hands: Hands,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(throttled_log, "REPEAT_SECONDS", 0)
+    for number in range(3):
+        bad = every(f"bad {number}", "1m", draft("damaged"), first_at=T0 - MINUTE)
+        await store.schedule(bad)
+    await store.schedule(GOOD)
+    hands.do("SET", hands.of_type("waiting", "damaged"), "no sorted set")
+
+    assert (await store.tend(now=T0)).fired == 1
+
+    assert await count_of(store, "report") == {State.WAITING: 1}
+    assert "schedule bad 2 does not fire" in caplog.text
+    hands.do("DEL", hands.of_type("waiting", "damaged"))
+    assert (await store.tend(now=T0)).fired == 3

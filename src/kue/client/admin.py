@@ -133,13 +133,14 @@ class QueueAdmin:
         limits = Limits(
             **given,
             per=length,
-            when_full=WhenFull(when_full),
+            when_full=_policy(when_full),
             full_timeout=milliseconds(full_timeout, field="full_timeout"),
             fair=fair,
             ageing=None if ageing is None else milliseconds(ageing, field="ageing"),
             weights=dict(weights or {}),
         )
-        is_used = fair or ageing is not None or any(given.values())
+        _check_cap(limits)
+        is_used = limits != Limits(per=length)
         await self._connection.store.limit(type, limits if is_used else None)
 
     async def set_limit(self, name: str, limit: TaskLimit) -> None:
@@ -199,3 +200,22 @@ class QueueAdmin:
             if on_progress is not None:
                 on_progress(total)
         return total
+
+
+def _policy(when_full: OnFull) -> WhenFull:
+    try:
+        return WhenFull(when_full)
+    except ValueError:
+        raise ValueError(
+            f"when_full must be 'refuse', 'wait' or 'drop-oldest', not {when_full!r}"
+        ) from None
+
+
+def _check_cap(limits: Limits) -> None:
+    """Raise `ValueError` for what happens at a cap if there is no cap."""
+    policy = (limits.when_full, limits.full_timeout)
+    none = Limits()
+    if limits.max_waiting is None and policy != (none.when_full, none.full_timeout):
+        raise ValueError(
+            "when_full and full_timeout say what happens at max_waiting; give that too"
+        )

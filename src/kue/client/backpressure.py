@@ -40,7 +40,12 @@ async def add_when_room(
     pause = FIRST_WAIT_SECONDS
     while refused := [at for at, added in enumerate(found) if added.is_refused]:
         waited = asyncio.get_running_loop().time() - started
-        left = await _time_left(store, {drafts[at].type for at in refused}, waited)
+        types = {drafts[at].type for at in refused}
+        try:
+            left = await _time_left(store, types, waited)
+        except QueueFull as exc:
+            exc.added = len(found) - len(refused)
+            raise
         # Producers that were refused together do not come again together.
         await asyncio.sleep(min(left, pause * random.uniform(0.5, 1)))
         pause = min(2 * pause, MAX_WAIT_SECONDS)
@@ -48,6 +53,12 @@ async def add_when_room(
         for at, added in zip(refused, again, strict=True):
             found[at] = added
     return found
+
+
+async def queue_full(store: Store, type: str) -> QueueFull:
+    """Return the error for a job of *type* that was refused."""
+    rule = (await store.limits()).get(type)
+    return QueueFull(type, (rule and rule.max_waiting) or 0)
 
 
 async def _time_left(store: Store, types: set[str], waited: float) -> float:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kue.aio.loop_thread import wait
 from kue.client.handle import added_handle
+from kue.model.errors import QueueFull
 from kue.store.batches import bytes_of_draft
 from kue.store.values import MAX_BATCH, MAX_CALL_BYTES
 
@@ -102,7 +103,10 @@ class BulkEnqueue:
         try:
             yield
         except Exception as exc:
-            exc.add_note(f"{len(self._handles)} of the jobs had been added")
+            if isinstance(exc, QueueFull):
+                exc.added += len(self._handles)
+            added = exc.added if isinstance(exc, QueueFull) else len(self._handles)
+            exc.add_note(f"{added} of the jobs had been added")
             raise
 
     def _load(self) -> list[Draft]:

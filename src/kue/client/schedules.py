@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from msgspec.structs import replace
 
+from kue.client.backpressure import queue_full
 from kue.client.declared_schedules import DeclaredSchedule, put_schedule
 from kue.client.handle import JobHandle, added_handle
 from kue.model.errors import ScheduleDeclared, ScheduleNotFound
@@ -105,10 +106,13 @@ class Schedules:
 
         Raises:
             ScheduleNotFound: There is none of that name.
+            QueueFull: The cap of its type refuses the job.
         """
         connection = self._connection
         for schedule in await connection.store.schedules(name):
             added = await connection.store.fire(name)
+            if added is not None and added.is_refused:
+                raise await queue_full(connection.store, schedule.draft.type)
             if added is not None:
                 return added_handle(connection, schedule.draft.type, added)
         raise ScheduleNotFound(name)

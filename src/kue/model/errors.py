@@ -114,7 +114,11 @@ class JobCancelled(JobError):
 
 
 class QueueFull(KueError):
-    """A job was not added: as many of its type wait as its cap allows."""
+    """
+    A job was not added: as many of its type wait as its cap allows.
+
+    Of several that were given at once, :attr:`added` had been added before it.
+    """
 
     def __init__(self, type: str, most: int, *, waited: float = 0) -> None:
         after = f" after {waited:g} s" if waited else ""
@@ -124,6 +128,7 @@ class QueueFull(KueError):
         )
         self.type = type
         self.most = most
+        self.added = 0
 
 
 class ScheduleNotFound(KueError):

@@ -40,6 +40,8 @@ MAX_SCHEDULES = 10_000
 MAX_CATCH_UP = 100
 #: Stands for the id of a job that is not added yet.
 NEW_JOB = -1
+#: Stands for the id of a job that the cap of its type refused.
+REFUSED_JOB = -2
 _MAX_TIME = 253_000_000_000_000
 
 Time: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MAX_TIME)]
@@ -59,7 +61,8 @@ class Tick(msgspec.Struct, frozen=True, array_like=True):
     #: How long the last run of its job took, in ms.
     duration: Count = 0
     is_manual: bool = False
-    #: The id of its job, 0 if there is none.  The last field: see `Schedule.ticks`.
+    #: The id of its job; 0 if there is none, below 0 if it was refused.  The last
+    #: field: see `Schedule.ticks`.
     job: int = 0
 
     @property
@@ -69,8 +72,14 @@ class Tick(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def status(self) -> str:
-        """Its outcome; "unfinished", or "duplicate" when its unique key was held."""
-        return self.outcome or ("unfinished" if self.job else "duplicate")
+        """
+        Its outcome, or "unfinished".
+
+        "duplicate" if its unique key was held, "full" if the cap of its type was reached.
+        """
+        if self.outcome or self.job > 0:
+            return self.outcome or "unfinished"
+        return "full" if self.job == REFUSED_JOB else "duplicate"
 
     def settled(self, job: Job | None) -> Tick:
         """Return the tick with the outcome of its *job*, if that has ended."""
@@ -236,7 +245,7 @@ def manual_firing(
 
 
 def with_job(schedule: Schedule, job_id: int) -> Schedule:
-    """Return a schedule that fired, with its job; 0 if the unique key was held."""
+    """Return a schedule that fired, with its job, or what stands for none."""
     last = replace(schedule.ticks[-1], job=job_id)
     return replace(schedule, ticks=(*schedule.ticks[:-1], last))
 

@@ -112,7 +112,10 @@ def schedule_detail(schedule: Schedule, *, now: int) -> ScheduleDetail:
 
 
 def _times(schedule: Schedule, now: int) -> dict[str, Any]:
-    ticks = [TickView.of(tick, job=tick.job or None) for tick in schedule.ticks]
+    ticks = [
+        TickView.of(tick, job=tick.job if tick.job > 0 else None)
+        for tick in schedule.ticks
+    ]
     # Not from now on: that would be computed each time, see `cron.KEPT`.
     since = max(now, (schedule.due_at or 0) - 1)
     try:

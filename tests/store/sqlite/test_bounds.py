@@ -11,6 +11,7 @@ import pytest
 
 from kue.model.draft import draft
 from kue.model.job import Completed, State
+from kue.model.named_limits import LimitRule, StoredLimit
 from kue.store.sqlite import dependencies
 from kue.store.sqlite.store import SqliteStore
 from kue.store.sqlite.verbs import limits, runs
@@ -20,6 +21,7 @@ from tests.support.jobs import (
     add,
     add_many,
     add_one,
+    claim,
     claim_ids,
     claim_one,
     count_of,
@@ -168,3 +170,23 @@ async def test_a_page_deep_in_a_long_list_is_a_seek(
             is_active = "jobs_active" in walk
             assert is_active or not any("SCAN" in step for step in plan), (walk, plan)
             assert is_active or not any("TEMP" in step for step in plan), (walk, plan)
+
+
+async def test_runs_that_end_release_no_jobs_that_a_rate_holds(
+    store: SqliteStore,
+) -> None:
+    """They were held again by the next claim, which took longer than the runs."""
+    rule = LimitRule(rate=10)
+    await store.set_named_limit("api", StoredLimit(rule), now=T0)
+    await add_many(store, 50, limited_by={"api": ""})
+    for job in await claim(store, limit=50, now=T0):
+        await end(store, job, Completed(), now=T0)
+    later = T0 + 2000
+
+    # The rate lets ten start: they wait, and all others stay held.
+    for _ in range(5):
+        [job] = await claim(store, limit=1, now=later)
+        await end(store, job, Completed(), now=later)
+
+    uses = await store.limit_use("api", now=later)
+    assert [use.waiting for use in uses] == [30]

@@ -6,9 +6,11 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.errors import StoreFull, StoreRefused, StoreUnavailable
 from kue.model.job import State
+from kue.store.sqlite import connection
 from kue.store.sqlite.store import SqliteStore
 from kue.store.sqlite.verb_transaction import Transaction
 from kue.store.values import PauseRequest
@@ -212,3 +215,29 @@ async def test_a_child_process_is_told_to_make_a_store_of_its_own(
 
     assert f"cannot be used by its child {child}" in said
     assert await add_one(store) == 2
+
+
+async def test_threads_that_wait_for_a_file_together_try_less_often_each(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten workers of one process took half of its time to try in vain."""
+    pauses = [0.0]
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        time.sleep(seconds)
+
+    def wait() -> None:
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as db:
+            connection.begin(db, PATIENCE_SECONDS)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
+    monkeypatch.setattr(connection, "time", clock)
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        waits = [asyncio.create_task(asyncio.to_thread(wait)) for _ in range(4)]
+        # One alone pauses for 2 ms at most.
+        await until(lambda: max(pauses) > 0.005)
+        holder.execute("ROLLBACK")
+        await asyncio.gather(*waits)
+    assert max(pauses) <= 4 * 0.002

@@ -47,9 +47,12 @@ async def fill(store: SqliteStore) -> None:
     Bring one job, 1 to 12, into each plight that a damage below is about.
 
     1 waiting with a key, 2 delayed, 3 active, 4 complete, 5 failed and waited for by 6,
-    7 to 9 of a group that runs one at a time (9 was set aside), 10 waits for 2.
+    7 to 9 of a group that runs one at a time (9 was set aside), 10 waits for 2, 11 is
+    of a fair type, 12 of one with ageing.
     """
     await store.limit("grouped", Limits(per_key=1), now=T0)
+    await store.limit("fair", Limits(fair=True), now=T0)
+    await store.limit("ageing", Limits(ageing=1000), now=T0)
     await add_one(store, "keyed", unique="k")
     await job_in(store, State.DELAYED, "delayed")
     await start_one(store, "active", attempts=3)
@@ -60,6 +63,8 @@ async def fill(store: SqliteStore) -> None:
         await add_one(store, "grouped", group="g")
     assert await claim_ids(store, "grouped") == [7]
     await add_one(store, "child", after=[2])
+    await add_one(store, "fair", priority=5)
+    await add_one(store, "ageing")
     await store.log(1, [LogLine("hello")], now=T0)
     await store.schedule(every("s", "1m", draft("email"), first_at=T0 + 1))
     assert (await store.check()).findings == ()
@@ -86,12 +91,20 @@ MENDED = {
         ("fence-behind", 3),
         ("fence-behind", 7),
     ],
-    "UPDATE meta SET value = 3 WHERE name = 'ids'": [("ids-behind", 10)],
+    "UPDATE meta SET value = 3 WHERE name = 'ids'": [("ids-behind", 12)],
     "DELETE FROM uniques": [("unique-drift", 1)],
     "INSERT INTO uniques VALUES ('complete', 'z', 4, NULL)": [("unique-drift", 4)],
     "UPDATE jobs SET held = 1 WHERE id = 1": [("held-drift", 1)],
     "UPDATE jobs SET held = 1 WHERE id IN (7, 8, 9)": [("held-drift", 7)],
-    "DELETE FROM limits": [("held-drift", 8)],
+    "DELETE FROM limits WHERE type = 'grouped'": [("held-drift", 8)],
+    "DELETE FROM limits WHERE type <> 'grouped'": [
+        ("bad-score", 11),
+        ("bad-score", 12),
+    ],
+    "UPDATE jobs SET rank = rank + 1 WHERE id = 1": [("bad-score", 1)],
+    "UPDATE jobs SET rank = 0 WHERE id = 2": [("bad-score", 2)],
+    "UPDATE jobs SET rank = 5 WHERE id = 11": [("bad-score", 11)],
+    "UPDATE jobs SET rank = 5 WHERE id = 12": [("bad-score", 12)],
     "DELETE FROM links WHERE child = 6": [("stuck-blocked", 6)],
     "INSERT INTO links VALUES (2, 1)": [("stray-link", 1)],
     "INSERT INTO links VALUES (99, 6)": [("stray-link", 99)],

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from kue.cli.audit import login, unchanged
+from kue.cli.audit import login
+from kue.cli.commands.queue_limit import limit, limits_text
 from kue.cli.commands.queue_monitor import monitor
 from kue.cli.context import as_usage_error, changes, json_option, noun, reads
 from kue.cli.output.console import DONE, REFUSED, confirm, print_message, yes_option
@@ -24,12 +25,12 @@ from kue.cli.output.listing import (
     took,
 )
 from kue.cli.output.text import iso, jobs, words
-from kue.cli.params import DURATION, STATE, TIME, TYPE, options
+from kue.cli.params import STATE, TIME, TYPE, options
 from kue.cli.unknown_names import check_type, warn_of_new_type, warn_of_unhandled
 from kue.client.queries import STATS_MINUTES
 from kue.model.histogram import ready_at
 from kue.model.job import State
-from kue.store.values import Limits, Stat, summed
+from kue.store.values import Stat, summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from kue.client.queue import Kue
     from kue.model.payload import JSON
-    from kue.store.values import Pause
+    from kue.store.values import Limits, Pause
 
 #: In the order of a job's life cycle.
 STATES = (
@@ -344,54 +345,6 @@ def _check(type: str | None, every: bool) -> None:
 
 def _name(type: str | None) -> str:
     return "every type" if type is None else type
-
-
-@changes
-@click.argument("type", type=TYPE)
-@click.option("--concurrency", type=int, help="How many may run at once.")
-@click.option("--rate", type=int, help="How many may start in each --per.")
-@click.option("--per", type=DURATION, help="The period of --rate; initially 1s.")
-@click.option("--per-key", type=int, help="How many of one group may run at once.")
-@click.option("--none", is_flag=True, help="Remove all limits.")
-@json_option(help="Write one JSON object: the limits now in force.")
-async def limit(q: Kue, /, type: str, none: bool, as_json: bool, **given: Any) -> None:
-    """
-    Limit jobs of TYPE, or show its limits.
-
-    Limits that are not given stay as they are.  They apply across all workers of the
-    queue.
-
-    \b
-      kue queue limit email --rate 100 --per 1m
-      kue queue limit email --concurrency 5
-      kue queue limit email --none
-    """
-    changes = {name: value for name, value in given.items() if value is not None}
-    if none and changes:
-        raise click.UsageError("--none removes all limits; give no others with it")
-    if none or changes:
-        await warn_of_new_type(q, type)
-        known = Limits() if none else (await q.limits()).get(type, Limits())
-        limits = msgspec.structs.asdict(known) | {"per": known.per / 1000}
-        with as_usage_error():
-            await q.limit(type, **limits | changes)
-    else:
-        unchanged()
-    now = (await q.limits()).get(type)
-    item = {"type": type, "limits": now and msgspec.structs.asdict(now)}
-    show_one(item, type, limits_text(now) or "no limits", as_json=as_json)
-
-
-def limits_text(limits: Limits | None) -> str:
-    """Return limits in words; nothing if there are none."""
-    if limits is None:
-        return ""
-    texts = (
-        (limits.concurrency, "at once"),
-        (limits.rate, f"each {words(limits.per)}"),
-        (limits.per_key, "of a group at once"),
-    )
-    return ", ".join(f"{most} {how}" for most, how in texts if most is not None)
 
 
 @changes

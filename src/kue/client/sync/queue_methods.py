@@ -475,6 +475,7 @@ class SyncQueueMethods(BlockingCalls):
 
         Raises:
             ScheduleNotFound: There is none of that name.
+            QueueFull: The cap of its type refuses the job.
         """
         return SyncJobHandle(self, self.call(lambda q: q.run_schedule(name)))
 

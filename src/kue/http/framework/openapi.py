@@ -48,6 +48,18 @@ _ANYWHERE = (
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
 
+#: Errors after which a client should try again, and when.
+_RETRY_AFTER = {
+    "Retry-After": {
+        "description": "Seconds after which to try again.",
+        "schema": {"type": "integer"},
+    }
+}
+_TRY_LATER = (
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.INSUFFICIENT_STORAGE,
+)
 #: Further errors of operations that change something.
 _CHANGING = (
     HTTPStatus.CONFLICT,
@@ -197,6 +209,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
     for status in bad:
         responses[str(status.value)] = {
             "description": status.phrase,
+            **({"headers": _RETRY_AFTER} if status in _TRY_LATER else {}),
             "content": problem,
         }
     return responses

@@ -19,6 +19,7 @@ from kue.model.errors import (
     DuplicateJob,
     InvalidTransition,
     JobNotFound,
+    QueueFull,
     ScheduleDeclared,
     ScheduleNotFound,
     StoreError,
@@ -34,7 +35,8 @@ CONTENT_TYPE = "application/problem+json"
 UNAVAILABLE = "the store cannot be reached, or does not answer as it should"
 #: The detail of internal errors.
 INTERNAL = "something went wrong here; the server's log has more"
-#: Seconds after which clients should retry while the store is unavailable.
+#: Seconds after which clients should retry while the store is unavailable, or full, or
+#: a cap is reached.
 RETRY_AFTER = "1"
 
 
@@ -119,12 +121,20 @@ def refused(error: Exception) -> Refused | None:
             return Refused(HTTPStatus.CONFLICT, str(error))
         case BadPayload():
             return bad_request(str(error), error.field)
+        case QueueFull():
+            return try_later(HTTPStatus.TOO_MANY_REQUESTS, _full_text(error))
         # The address of the store is only for the server's log.
         case StoreFull():
             return try_later(HTTPStatus.INSUFFICIENT_STORAGE, "the store is full")
         case StoreError():
             return try_later(HTTPStatus.SERVICE_UNAVAILABLE, UNAVAILABLE)
     return None
+
+
+def _full_text(error: QueueFull) -> str:
+    if not error.added:
+        return str(error)
+    return f"{error}; {error.added:,} of the jobs had been added"
 
 
 @contextmanager

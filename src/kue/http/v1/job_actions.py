@@ -113,6 +113,8 @@ async def copy(
     It has the same options, including the unique key: while a job holds that, the
     result is that job.  The copy of a delayed job is due at the same time; the copy of
     a blocked job waits for the same jobs.
+
+    When as many jobs of the type wait as its cap allows, the answer is a 429.
     """
     job = job_of(await context.q.get(job_id))
     data = job.data

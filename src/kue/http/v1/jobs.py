@@ -110,6 +110,9 @@ async def add(context: RequestContext, body: NewJob) -> AddedView:
     in any case until the job has ended, the same key returns the same job of the type.
 
     With on_conflict "reject", a job whose unique key is held gets a 409.
+
+    When as many jobs of its type wait as the cap allows, the answer is a 429 with
+    Retry-After: at once, or after full_timeout if adds to the type wait for room.
     """
     job = _keyed(body, context.request.headers.get(IDEMPOTENCY_KEY))
     options = job.options
@@ -129,6 +132,9 @@ async def add_many(
     and about 1 MiB, each of them atomically.  To make the request safe to repeat, give
     each job a unique key.  A job whose key is held is not added, also with on_conflict
     "reject": is_new is false, and the others are added.
+
+    When as many jobs of a type wait as its cap allows, the jobs that fit are added, and
+    the answer is a 429 with Retry-After, whose detail has their number.
     """
     if IDEMPOTENCY_KEY in context.request.headers:
         raise bad_request(

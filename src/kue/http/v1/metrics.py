@@ -73,6 +73,7 @@ async def exposition(q: Kue) -> Response:
 async def _collect(q: Kue) -> list[str]:
     counts = await q.counts_by_type()
     workers = worker_counts(await q.workers())
+    limits = await q.limits()
     now = await q.now()
     waits = await first_waits(q.store, _waiting(counts), now=now, most=MAX_WAITS)
     minute = now // MINUTE_MS
@@ -88,6 +89,15 @@ async def _collect(q: Kue) -> list[str]:
     )
     return [
         *_metric("kue_jobs", "Jobs by type and state.", jobs),
+        *_metric(
+            "kue_queue_max_waiting",
+            "How many jobs of a type may wait; types without a cap are left out.",
+            (
+                ({"type": type}, of_type.max_waiting)
+                for type, of_type in limits.items()
+                if of_type.max_waiting is not None
+            ),
+        ),
         *_metric(
             "kue_oldest_wait_seconds",
             "How long the next job to run has been waiting; 0 if none is.",

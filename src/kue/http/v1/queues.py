@@ -1,5 +1,5 @@
 """
-Queues (types of jobs): counts, rates, pauses and limits.
+Queues (types of jobs): counts, rates, pauses, limits and order.
 
 A type may have any name.  In a path it is percent-encoded, and may contain slashes all
 the same: with each method the path ends either always in a fixed word or always in the
@@ -33,11 +33,12 @@ from kue.http.v1.stats import (
     recent,
     sums_by_type,
 )
-from kue.model.duration import milliseconds
+from kue.model.duration import milliseconds, optional_ms
 from kue.model.histogram import Percentiles, percentiles
 from kue.model.job import State
 from kue.model.names import Name, check_path_name
 from kue.model.view_struct import View
+from kue.store.values import MAX_WEIGHT, MAX_WEIGHTS, WhenFull
 from kue.worker.unhandled_types import takes
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.store.values import Limits, Stat, WorkerStatus
 
-section = Section("queues", "Types of jobs: counts, rates, pauses and limits.")
+section = Section("queues", "Types of jobs: counts, rates, pauses, limits and order.")
 
 MAX_QUEUES = 200
 MAX_REASON = 500
@@ -56,10 +57,14 @@ MOST = 1_000_000_000
 #: A number with a unit; a bare number could be taken for seconds or milliseconds.
 DurationText = Annotated[str, msgspec.Meta(max_length=50)]
 Most = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+Weights = Annotated[
+    dict[Name, Annotated[int, msgspec.Meta(ge=1, le=MAX_WEIGHT)]],
+    msgspec.Meta(max_length=MAX_WEIGHTS),
+]
 
 
 class LimitsView(View, frozen=True, kw_only=True):
-    """Limits of a type, in all workers together."""
+    """Limits of a type, in all workers together, and the order its jobs start in."""
 
     #: How many run at once.
     concurrency: int | None
@@ -68,6 +73,17 @@ class LimitsView(View, frozen=True, kw_only=True):
     per: int
     #: How many of one group run at once.
     per_key: int | None
+    #: How many may wait; held ones count, delayed and blocked ones do not.
+    max_waiting: int | None
+    #: What an add does when that many wait.
+    when_full: WhenFull
+    #: How long it waits for room if it waits, in ms.
+    full_timeout: int
+    #: Whether groups take turns, and how many turns a group gets where others get one.
+    fair: bool
+    weights: dict[str, int]
+    #: The wait that is worth one step of priority, in ms.
+    ageing: int | None
 
 
 class QueueView(View, frozen=True, kw_only=True):
@@ -124,12 +140,24 @@ class PauseOrder(Input, frozen=True):
 
 
 class LimitsOrder(Input, frozen=True):
-    """Limits to set; omitted ones are removed.  *per* is text, such as "1m"."""
+    """Limits to set; omitted ones are removed.  Durations are text, such as "1m"."""
 
     concurrency: Most | None = None
     rate: Most | None = None
     per: DurationText = "1s"
     per_key: Most | None = None
+    #: How many may wait.
+    max_waiting: Most | None = None
+    #: What an add does when that many wait: it is refused (429), waits for room for up
+    #: to *full_timeout*, or cancels the oldest waiting job of the lowest priority.
+    when_full: WhenFull = WhenFull.REFUSE
+    full_timeout: DurationText = "30s"
+    #: Whether groups take turns within each priority; not with *ageing*.
+    fair: bool = False
+    #: Of a fair type: how many turns a group gets where others get one.
+    weights: Weights = {}
+    #: The wait that is worth one step of priority.
+    ageing: DurationText | None = None
 
 
 class ClearOrder(Input, frozen=True):
@@ -219,24 +247,36 @@ async def set_limits(
     context: RequestContext, type: Name, body: LimitsOrder
 ) -> QueueDetail:
     """
-    Limit the jobs of a type, in all workers together.
+    Limit the jobs of a type, in all workers together, and set the order they start in.
 
-    Replaces all earlier limits.  May come before the first job.
+    Replaces all that was set before.  May come before the first job.
+
+    At most max_waiting jobs wait; when that many do, when_full decides about the next.
+    In a fair type groups take turns; with ageing, waiting that long is worth one step
+    of priority.  A type is either fair or has ageing.
     """
-    if not any((body.concurrency, body.rate, body.per_key)):
+    caps = (body.concurrency, body.rate, body.per_key, body.max_waiting)
+    if not any((*caps, body.fair, body.ageing, body.weights)):
         raise bad_request(
-            "give concurrency, rate or per_key; DELETE lifts all limits", "body"
+            "give a limit (concurrency, rate, per_key), max_waiting, fair or ageing; "
+            "DELETE removes all of them",
+            "body",
         )
     with input_errors("path.type"):
         check_path_name(type, what="type")
-    with input_errors("body.per"):
+    for name, length in (("per", body.per), ("ageing", body.ageing)):
+        with input_errors(f"body.{name}"):
+            optional_ms(length, name)
+    with input_errors("body.full_timeout"):
+        milliseconds(body.full_timeout, field="full_timeout")
+    with input_errors("body"):
         await context.q.limit(type, **msgspec.structs.asdict(body))
     return await _detail(context.q, type, await _read_facts(context))
 
 
 @section.delete("/queues/{type:path}/limits", status=HTTPStatus.NO_CONTENT)
 async def lift_limits(context: RequestContext, type: Name) -> None:
-    """Remove all limits of a type."""
+    """Remove all limits of a type, its cap and its order."""
     if type not in await context.q.limits():
         await check_type(context.q, type)
         return

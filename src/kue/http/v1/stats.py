@@ -16,7 +16,7 @@ from kue.model.job import State
 from kue.model.names import Name
 from kue.model.view_struct import View
 from kue.store import values
-from kue.store.values import Stat
+from kue.store.values import Stat, WhenFull
 from kue.worker.unhandled_types import takes, unhandled
 from kue.worker.waiting_time import oldest_waits
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kue.client.queue import Kue
     from kue.model.circuit import Circuit
-    from kue.store.values import WorkerStatus
+    from kue.store.values import Limits, WorkerStatus
 
 section = Section("stats", "Counts and rates of jobs, their history, and warnings.")
 
@@ -99,7 +99,9 @@ class StoreView(msgspec.Struct, frozen=True):
 class Concern(msgspec.Struct, frozen=True):
     """A warning for operators."""
 
-    code: Literal["alert", "lost-worker", "circuit", "paused", "no-worker", "backlog"]
+    code: Literal[
+        "alert", "lost-worker", "circuit", "paused", "no-worker", "full", "backlog"
+    ]
     #: What is wrong, in a sentence.
     message: str
     #: The type it is about, if it is about one.
@@ -207,7 +209,9 @@ async def overview(context: RequestContext) -> Overview:
                 for one in alerts
             ),
             *_circuit_warnings(await known_circuits(context)),
-            *warnings_of(by_type, workers, await active_pauses(context), stats),
+            *warnings_of(
+                by_type, workers, await active_pauses(context), stats, await q.limits()
+            ),
         ],
         {(one.type, one.kind) for one in alerts},
         silenced.types,
@@ -388,8 +392,9 @@ def warnings_of(
     workers: Sequence[WorkerStatus],
     pauses: Iterable[PauseView],
     stats: Recent,
+    limits: Mapping[str, Limits],
 ) -> list[Concern]:
-    """Return what keeps jobs from running."""
+    """Return what keeps jobs from running, or from being added."""
     return [
         *_lost_worker_warnings(workers),
         *_pause_warnings(pauses),
@@ -397,6 +402,7 @@ def warnings_of(
             Concern("no-worker", str(found), found.type)
             for found in unhandled(by_type, workers)
         ),
+        *_full_warnings(by_type, limits),
         *_backlog_warnings(by_type, workers, stats),
     ]
 
@@ -448,6 +454,32 @@ def _pause_warnings(pauses: Iterable[PauseView]) -> Iterator[Concern]:
         yield Concern(
             "paused", f"{what} is paused{by}{why}", pause.type, worker=pause.worker
         )
+
+
+#: What happens to jobs that are added to a full queue.
+_WHEN_FULL = {
+    WhenFull.REFUSE: "more are refused",
+    WhenFull.WAIT: "programs that add more wait for room",
+    WhenFull.DROP_OLDEST: "each one more cancels the oldest of the lowest priority",
+}
+
+
+def _full_warnings(
+    by_type: Mapping[str, Mapping[State, int]], limits: Mapping[str, Limits]
+) -> Iterator[Concern]:
+    for type, of_type in sorted(limits.items()):
+        waiting = by_type.get(type, {}).get(State.WAITING, 0)
+        if of_type.max_waiting is not None and waiting >= of_type.max_waiting:
+            yield Concern(
+                "full",
+                f"queue {type!r} is full: {_wait(waiting)}, and its cap is "
+                f"{of_type.max_waiting:,}; {_WHEN_FULL[of_type.when_full]}",
+                type,
+            )
+
+
+def _wait(number: int) -> str:
+    return "1 job waits" if number == 1 else f"{number:,} jobs wait"
 
 
 def _backlog_warnings(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ LOG_LIMIT = 64 * 1024 * 1024
 STATEMENTS = 256
 
 _abandoned: list[sqlite3.Connection] = []
+#: Threads of this process that wait for a lock.
+_waiting: set[int] = set()
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -95,6 +98,8 @@ def begin(db: sqlite3.Connection, budget: float) -> None:
 
     SQLite's own backoff grows to 100 ms between tries, so that a process which writes
     all the time would starve the others; short random pauses share the file fairly.
+    Threads of this process that wait together try as often as one of them would: each
+    try takes the interpreter from the thread that they wait for.
     """
     _execute(db, "BEGIN IMMEDIATE", budget, pauses=(0.0003, 0.002))
 
@@ -104,13 +109,18 @@ def _execute(
 ) -> sqlite3.Cursor:
     """Run a statement again, after a random pause, while the file is locked."""
     deadline = time.monotonic() + budget
-    while True:
-        try:
-            return db.execute(sql)
-        except sqlite3.OperationalError as exc:
-            if _code(exc) not in _BUSY or time.monotonic() >= deadline:
-                raise
-        time.sleep(random.uniform(*pauses))
+    thread = threading.get_ident()
+    try:
+        while True:
+            try:
+                return db.execute(sql)
+            except sqlite3.OperationalError as exc:
+                if _code(exc) not in _BUSY or time.monotonic() >= deadline:
+                    raise
+            _waiting.add(thread)
+            time.sleep(random.uniform(*pauses) * len(_waiting))
+    finally:
+        _waiting.discard(thread)
 
 
 def translated(exc: sqlite3.Error, name: str) -> StoreError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 #: How many rows are read first, while their size is unknown.
 FEW = 16
+#: Different limits of jobs whose texts are kept: many jobs have the same.
+REFS_KEPT = 4096
 
 
 class JobRow(msgspec.Struct, array_like=True, gc=False):
@@ -85,8 +88,8 @@ class StateRow(msgspec.Struct, array_like=True, gc=False):
     fingerprint: str
 
     @property
-    def limit_refs(self) -> list[str]:
-        return [limit_ref(*each) for each in limits_in(self.limited_by)]
+    def limit_refs(self) -> tuple[str, ...]:
+        return refs_in(self.limited_by)
 
     @property
     def known_state(self) -> State:
@@ -268,6 +271,12 @@ def limits_in(text: str | None) -> tuple[tuple[str, str], ...]:
     except ValueError:
         # kue doctor reports it; the job itself can run.
         return ()
+
+
+@lru_cache(maxsize=REFS_KEPT)
+def refs_in(text: str | None) -> tuple[str, ...]:
+    """Return the limits of a job, each as one text."""
+    return tuple(limit_ref(*each) for each in limits_in(text))
 
 
 def _progress_data(text: str | None) -> JSON:

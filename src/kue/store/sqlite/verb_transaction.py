@@ -8,7 +8,7 @@ end, in few statements, however many jobs the verb changed.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from kue.model.job import State
@@ -92,8 +92,9 @@ class Transaction:
         self.freed: set[str] = set()
         #: Groups that lost a member which was running or ready.
         self.groups: set[tuple[str, str]] = set()
-        #: Named limits that lost a member which was running or ready.
-        self.limits: set[str] = set()
+        #: Named limits that lost a member which was running or ready; and how many
+        #: were not running: their starts are left to others.
+        self.limits: Counter[str] = Counter()
         #: Parents that ended, and how: their dependants are still to be notified.
         self.ended: list[tuple[int, str]] = []
         #: How many dependants were notified.

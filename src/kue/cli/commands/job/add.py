@@ -23,7 +23,7 @@ from kue.cli.params import (
     options,
 )
 from kue.cli.unknown_names import warn_of_unhandled_type
-from kue.model.errors import DuplicateJob
+from kue.model.errors import DuplicateJob, QueueFull
 from kue.model.job import OnConflict, UniqueUntil
 from kue.store.values import MAX_BATCH
 
@@ -117,7 +117,8 @@ async def add(
 
     DATA is JSON; - reads it from standard input.  With --count or --stdin many are
     added, 500 at a time; their ids are printed one per line, on a terminal only their
-    number.
+    number.  When as many jobs of TYPE wait as its cap allows, nothing is added, and the
+    exit code is 1.
 
     \b
       kue job add email '{"to": "ann"}' --priority high --attempts 3
@@ -209,6 +210,9 @@ async def _add_many(
                     _show(handles, as_json=as_json)
         except click.UsageError:
             print_message(f"{jobs(added)} had been added before this:")
+            raise
+        except QueueFull as exc:
+            print_message(f"{jobs(added + exc.added)} had been added before this:")
             raise
     held = f"; {existed:,} had their unique key taken" if existed else ""
     print_message(f"added {jobs(added)}{held}")

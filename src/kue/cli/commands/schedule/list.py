@@ -38,6 +38,7 @@ MARKS = {
     "missed": _NO_JOB,
     "overlap": _NO_JOB,
     "duplicate": _NO_JOB,
+    "full": _NO_JOB,
 }
 
 
@@ -99,9 +100,9 @@ async def list_(q: Kue, as_json: bool) -> None:
 
     "ticks" are the outcomes of the last ten, the newest at the right: ✓ complete,
     ✗ failed, c cancelled, ○ unfinished, ? not known, since the job was removed, – no
-    job was added (missed, overlap, or its unique key was held).  Columns in a pipe:
-    name, when, the next run ("paused" or "ended" if there is none), the last run, its
-    outcome, how many ms it took, ticks (+ x c o ? -).
+    job was added (missed, overlap, a full queue, or its unique key was held).  Columns
+    in a pipe: name, when, the next run ("paused" or "ended" if there is none), the last
+    run, its outcome, how many ms it took, ticks (+ x c o ? -).
 
     \b
       kue schedule list

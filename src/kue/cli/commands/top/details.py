@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from kue.cli.commands.queue import limits_text
+from kue.cli.commands.queue_limit import limits_text
 from kue.cli.commands.top.figures import span, trend
 from kue.cli.commands.top.snapshot import TREND_MINUTES
 from kue.cli.commands.top.tables import (

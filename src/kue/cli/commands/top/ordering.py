@@ -38,7 +38,7 @@ def need_of(queue: QueueFacts) -> int:
     needs = (
         queue.concern == "no-worker" and not queue.is_paused,
         queue.per_minute.failed > 0,
-        queue.concern == "backlog",
+        queue.concern in ("full", "backlog"),
         queue.is_paused and queue.count(State.WAITING) > 0,
         queue.count(State.FAILED) > 0,
         queue.count(State.WAITING) + queue.count(State.ACTIVE) > 0,

@@ -138,15 +138,16 @@ class SnapshotReader:
         await self.facts()
         began = time.perf_counter()
         now = await self._q.now()
-        counts, workers, pauses, stats = await asyncio.gather(
+        counts, workers, pauses, limits, stats = await asyncio.gather(
             self._q.counts_by_type(),
             self._q.workers(),
             self._q.paused(),
+            self._q.limits(),
             self._stats(now // MINUTE_MS),
         )
         late = recent_of(stats, now)
         views = [PauseView.of(pause) for pause in pauses]
-        found = warnings_of(counts, workers, views, late)
+        found = warnings_of(counts, workers, views, late, limits)
         paused = {one.type for one in pauses if one.worker is None}
         concerns = [one for one in found if self._concerns(one, paused)]
         known = _Known(now, counts, pauses, concerns, stats, sums_by_type(late.all))
@@ -235,7 +236,7 @@ class _Known:
         now: int,
         counts: Mapping[str, Mapping[State, int]],
         pauses: Iterable[Pause],
-        concerns: Iterable[Concern],
+        concerns: Sequence[Concern],
         stats: Iterable[Stat],
         sums: Mapping[str, Stat],
     ) -> None:
@@ -245,7 +246,9 @@ class _Known:
         self._counts = counts
         self._sums = sums
         self.pauses = {one.type: one for one in pauses if one.worker is None}
-        self._codes = {one.queue: one.code for one in concerns if one.code != "paused"}
+        # Of several the first counts, which is the worst.
+        worst_last = (one for one in reversed(concerns) if one.code != "paused")
+        self._codes = {one.queue: one.code for one in worst_last}
         self._stats: dict[str, dict[int, Stat]] = {}
         for stat in stats:
             by_minute = self._stats.setdefault(stat.type, {})

@@ -65,6 +65,8 @@ def queue_state(queue: QueueFacts) -> TopCell:
         return TopCell("no worker", BAD)
     if queue.per_minute.failed:
         return TopCell("failing", BAD)
+    if queue.concern == "full":
+        return TopCell("full", WARN)
     if queue.concern == "backlog":
         return TopCell("grows", WARN)
     return TopCell("runs" if queue.count(State.ACTIVE) else "", "green")

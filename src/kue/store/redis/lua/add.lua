@@ -17,11 +17,13 @@
     3  shard     which one this is
     4  producer  name of the producer
     5  seq       number of the call, which grows with each call of the producer
-    6  name      of a schedule that this call fires with one draft, or empty
-    7  old       that schedule as the caller read it, JSON
-    8  new       the same afterwards, up to the id of the job, which ends its last tick;
-                 empty to delete it
-    9  next_at   when it fires next, Unix ms; empty for never
+    6  fired     how many schedules this call fires, each with one draft
+    then for each of them, in the order of the drafts:
+       name                  of the schedule
+       old                   the schedule as the caller read it, JSON
+       new                   the same afterwards, up to the id of the job, which ends its
+                             last tick; empty to delete it
+       next_at               when it fires next, Unix ms; empty for never
     then groups of drafts with the same header:
        left, type, options   header before and after the creation time
        form                  "plain": ready now; "full": anything else
@@ -32,7 +34,8 @@
                              empty, or how long a job that is replaced may wait, 0 for
                              as long as it is replaced
 
-  Returns  {"OK", answer} | {"STALE"} | {"LATE"}: another caller has fired the schedule
+  Returns  {"OK", answer} | {"STALE"} | {"LATE", name, …}: nothing was done, because
+           another caller has changed these schedules
            answer: when they were created, a space, "first-last" or ids; the holder of
            a draft's unique key is "!id@created", or "~id@created" if it was replaced;
            "#" for a draft that the cap of its type refuses.  After it the types that
@@ -77,9 +80,21 @@ if last then
   end
 end
 
-local schedule, old, new, fires_at = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-if schedule ~= "" and redis.call("HGET", root .. ":schedules", schedule) ~= old then
-  return { "LATE" }
+local fired = tonumber(ARGV[6])
+-- Where the arguments of a schedule begin.
+local function of_schedule(number)
+  return 3 + 4 * number
+end
+
+local late = { "LATE" }
+for number = 1, fired do
+  local name, old = unpack(ARGV, of_schedule(number), of_schedule(number) + 1)
+  if redis.call("HGET", root .. ":schedules", name) ~= old then
+    late[#late + 1] = name
+  end
+end
+if #late > 1 then
+  return late
 end
 
 -- Above what fits a score, adding 1 no longer changes a number: loops would not end.
@@ -316,7 +331,7 @@ local function enter(plan, entry)
   end
 end
 
-local at = 10
+local at = of_schedule(fired + 1)
 while ARGV[at] do
   local left, job_type, options, form, count = unpack(ARGV, at, at + 4)
   local plan = plan_for(job_type)
@@ -365,23 +380,25 @@ end
 if next_seq >= first_seq then
   check_live(first_seq, next_seq)
 end
-if schedule ~= "" then
+if fired > 0 then
   redis.call("ZCARD", root .. ":due")
 end
 
 -- Move.
-if schedule ~= "" then
+for number = 1, fired do
+  local name, _, new, next_at = unpack(ARGV, of_schedule(number), of_schedule(number) + 3)
   if new == "" then
-    redis.call("HDEL", root .. ":schedules", schedule)
+    redis.call("HDEL", root .. ":schedules", name)
   else
-    -- 0 if another job holds the unique key.
-    local id = string.match(answer[1], "^~?(%d+)") or 0
-    redis.call("HSET", root .. ":schedules", schedule, new .. id .. "]]}")
+    -- 0 if another job holds the unique key, -2 if the cap of the type refuses it.
+    local id = string.match(answer[number], "^~?(%d+)") or answer[number] == "#" and -2
+      or 0
+    redis.call("HSET", root .. ":schedules", name, new .. id .. "]]}")
   end
-  if fires_at == "" then
-    redis.call("ZREM", root .. ":due", schedule)
+  if next_at == "" then
+    redis.call("ZREM", root .. ":due", name)
   else
-    redis.call("ZADD", root .. ":due", fires_at, schedule)
+    redis.call("ZADD", root .. ":due", next_at, name)
   end
 end
 if next_seq >= first_seq then

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kue.model.job import Draft
     from kue.store.redis.sharding import Shards
 
-#: The arguments of ``add.lua`` for a schedule, when none is fired.
-NO_SCHEDULE = ("", "", "", "")
+#: How many schedules an add fires, for ``add.lua``.
+NO_SCHEDULES = 0
 #: Producers whose last sequence number is remembered, with several shards.
 MAX_SEQS = 10_000
 #: Calls of ``drop_oldest.lua`` after one add; if a cap was lowered, the next continues.
@@ -54,8 +54,9 @@ async def add(
     else:
         confirmed, added = await _add_at_homes(db, drafts, call)
         await _link_across(db, drafts, added, now=now)
-    if not confirmed:
-        raise DurabilityUnknown([one.id for one in added])
+    stored = [one.id for one in added if not one.is_refused]
+    if stored and not confirmed:
+        raise DurabilityUnknown(stored)
     return added
 
 
@@ -84,7 +85,7 @@ async def _add_at(
     all_confirmed = True
     for number, part in enumerate(split(drafts, bytes_of_draft)):
         name = producer_of_part(call.producer, number)
-        args = (name, call.seq, *NO_SCHEDULE, *arguments(part))
+        args = (name, call.seq, NO_SCHEDULES, *arguments(part))
         if call.durable:
             reply, confirmed = await _add_durably(db, shard, args, now=call.now)
             all_confirmed = all_confirmed and confirmed

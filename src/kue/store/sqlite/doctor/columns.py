@@ -46,6 +46,8 @@ _RULES = {
     "list": (_IS_LIST, "a JSON list"),
     # Name and key of a limit, both quoted.
     "ref": (f"{_IS_NAME} AND instr({{0}}, ':') AND NOT instr({{0}}, '\"')", "a limit"),
+    # A priority, or a priority and a group.
+    "turn": (f"{_IS_TEXT} AND {{0}} GLOB '[-0-9]*'", "the turn of a group"),
     "rate": ("{0} GLOB '[wb][0-9]*:[0-9]*'", "the state of a rate"),
     "until": (f"{{0}} IN {_listed(get_args(UniqueUntil))}", "'end' or 'start'"),
     "percent": ("{0} BETWEEN 0 AND 100", "from 0 to 100"),
@@ -89,7 +91,7 @@ _COLUMNS = {
     "pauses": f"type=text {_PAUSE}",
     "worker_pauses": f"worker=name {_PAUSE}",
     "limits": "type=name limits=object level=signed filled_at=number",
-    "turns": "type=name member=name rank=signed",
+    "turns": "type=name member=turn rank=signed",
     "named_limits": "name=name definition=text",
     "limit_runs": "ref=ref job_id=id",
     "limit_rates": "ref=ref state=rate until=number",

@@ -220,6 +220,7 @@ class _ClaimRunner:
             "damaged": [],
         }
         self._deferred = set()
+        self._named.look_up(rows)
         for row in rows:
             if len(jobs) == wanted:
                 break
@@ -242,14 +243,15 @@ class _ClaimRunner:
             return "expired"
         if per_key is not None and not self._has_slot(row, per_key):
             return "held"
+        if self._named.is_over(row):
+            self._offer_slot(row)
+            return "limited"
         try:
             token = f"{self._fence}:{self._tx.now}:{row.attempts + 1}{self._rest}"
             job = job_of(row, token)
         except ValueError:
             return "damaged"
-        if job.limited_by and not self._named.pick(job):
-            self._offer_slot(row)
-            return "limited"
+        self._named.pick(row)
         self._fence += 1
         if row.unique_until == "start":
             self._freeing.append(row)
@@ -304,7 +306,7 @@ class _ClaimRunner:
             if each.type in starts:
                 tx.moved(each.type, State.WAITING, State.ACTIVE, starts[each.type])
                 limits.spend(tx, each, starts[each.type])
-        self._named.enter(jobs)
+        self._named.enter()
         if tx.has_subscribers:
             for job in jobs:
                 tx.publish(Kind.START, job.id, job.type, job.attempts)

@@ -11,6 +11,7 @@ from kue.aio.throttled_log import ThrottledLog
 from kue.model.schedule import (
     MAX_CATCH_UP,
     MAX_SCHEDULES,
+    REFUSED_JOB,
     Firing,
     Schedule,
     manual_firing,
@@ -124,7 +125,8 @@ def _fire(tx: Transaction, firing: Firing, name: str) -> Added | None:
         _write(tx, firing.after)
     else:
         is_its_own = added.new or added.replaced
-        _write(tx, with_job(firing.after, added.id if is_its_own else 0))
+        none = REFUSED_JOB if added.is_refused else 0
+        _write(tx, with_job(firing.after, added.id if is_its_own else none))
     return added
 
 

@@ -4,8 +4,9 @@ import { fill, h, uid } from "../lib/dom.js";
 import { openDialog } from "./dialog.js";
 
 //: Make a form.  Fields: {name, label, type?, value?, required?, help?, placeholder?,
-//: options?: [value | [value, label]], rows?, parse?: text → value, autocomplete?};
-//: types are those of inputs, "select", "area", "check" and "json".
+//: options?: [value | [value, label]], rows?, parse?: text → value, autocomplete?,
+//: group?, wide?}; types are those of inputs, "select", "area", "check" and "json".  Fields
+//: of the same group that follow each other are shown together, under its name.
 //: submit(values) may throw a Problem, which is shown at its field.
 export function form({
   fields,
@@ -24,11 +25,10 @@ export function form({
     cancel && h("button", { type: "button", onclick: cancel }, "Cancel"),
     button,
   );
-  const rows = controls.map(({ row }) => row);
   const node = h(
     "form",
     { class: "form", novalidate: true, onsubmit: send },
-    rows,
+    grouped(controls),
     fault,
     buttons,
   );
@@ -93,6 +93,18 @@ export function formDialog({
   return dialog.closed;
 }
 
+//: The rows of controls; those of a group are in a fieldset.
+function grouped(controls) {
+  const nodes = [];
+  let last = null;
+  for (const { group, row } of controls) {
+    if (group && group === last) nodes.at(-1).append(row);
+    else nodes.push(group ? h("fieldset", null, h("legend", null, group), row) : row);
+    last = group;
+  }
+  return nodes;
+}
+
 function control(field) {
   const id = uid("field");
   const input = inputOf(field, id);
@@ -100,7 +112,7 @@ function control(field) {
   const isCheck = field.type === "check";
   const row = h(
     "div",
-    { class: isCheck ? "field field-check" : "field" },
+    { class: `field${isCheck ? " field-check" : ""}${field.wide ? " field-wide" : ""}` },
     h(
       "label",
       { for: id },
@@ -135,7 +147,7 @@ function control(field) {
     return field.parse ? field.parse(text) : text;
   }
 
-  return { name: field.name, row, input, setError, showError, value };
+  return { name: field.name, group: field.group, row, input, setError, showError, value };
 }
 
 function inputOf(field, id) {

@@ -13,8 +13,8 @@ import { can } from "../lib/me.js";
 import { href } from "../lib/router.js";
 import { editLimit, limitPath, newLimit, removeLimit } from "./limits/actions.js";
 import { limitLink, limitMarks } from "./limits/words.js";
-import { limit as limitType } from "./queues/actions.js";
-import { limitsText } from "./queues/badges.js";
+import { ruleText } from "./queues/badges.js";
+import { limit as limitType } from "./queues/limits-form.js";
 
 //: Pages of 200 that are read at most.
 const MAX_PAGES = 5;
@@ -148,7 +148,7 @@ function typeColumns(act) {
       label: "Type",
       render: ({ type }) => h("a", { href: href(`/queues/${pathSegment(type)}`) }, type),
     },
-    { key: "rule", label: "Limits", class: "cell-rule", render: (row) => limitsText(row.limits) },
+    { key: "rule", label: "Limits", class: "cell-rule", render: (row) => ruleText(row.limits) },
     ...countColumns("Jobs of the type that wait, for whatever reason"),
     actionsColumn(({ type }) => [
       button("Limits", type, "edit", () => act(limitType, type)),

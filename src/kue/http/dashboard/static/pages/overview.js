@@ -301,7 +301,7 @@ function load({ counts }) {
 
 function queueName(queue) {
   const link = h("a", { href: href(`/queues/${pathSegment(queue.type)}`) }, queue.type);
-  return h("span", { class: "named" }, link, queueBadges(queue));
+  return h("span", { class: "named" }, link, queueBadges(queue, { isList: true }));
 }
 
 function isSilenced({ type, tags = [] }, silenced) {

@@ -13,8 +13,9 @@ import { href, query, setQuery } from "../lib/router.js";
 import { addJob } from "./jobs/add.js";
 import { queueAlerts } from "./queue/alerts.js";
 import { frequentErrors, nextJobs, queueCharts, queueTiles, queueWorkers } from "./queue/panels.js";
-import { clear, limit, pause, promoteDelayed, resume, retryFailed } from "./queues/actions.js";
-import { pauseText, queueBadges } from "./queues/badges.js";
+import { clear, pause, promoteDelayed, resume, retryFailed } from "./queues/actions.js";
+import { fullText, isFull, pauseText, queueBadges } from "./queues/badges.js";
+import { limit } from "./queues/limits-form.js";
 
 export const page = {
   path: "/queues/:type",
@@ -30,7 +31,7 @@ export const page = {
 
     const badges = h("span", { class: "marks" });
     const actions = h("div", { class: "actions" });
-    const pauseNotes = h("div", { class: "notices" });
+    const notes = h("div", { class: "notices" });
     const tiles = queueTiles();
     const counts = stateCounts({ type });
     const plots = queueCharts();
@@ -62,7 +63,7 @@ export const page = {
         ),
         actions,
       ),
-      pauseNotes,
+      notes,
       notFoundNote,
       body,
     );
@@ -89,11 +90,14 @@ export const page = {
     }
 
     function fillBadges() {
-      const key = JSON.stringify([queue.pauses, queue.limits, queue.workers]);
+      const { pauses, limits, workers: live } = queue;
+      const key = JSON.stringify([pauses, limits, live, isFull(queue)]);
       if (badges.dataset.key === key) return;
       badges.dataset.key = key;
       fill(badges, queueBadges(queue));
-      fill(pauseNotes, queue.pauses.map(pauseNote));
+      const texts = pauses.map(pauseText);
+      if (isFull(queue)) texts.push(fullText(limits));
+      fill(notes, texts.map(note));
     }
 
     //: Replaced only when they change: a replaced button loses the focus.
@@ -169,8 +173,8 @@ export const page = {
   },
 };
 
-function pauseNote(pause) {
-  return h("p", { class: "notice", dataset: { tone: "warn" } }, pauseText(pause));
+function note(text) {
+  return h("p", { class: "notice", dataset: { tone: "warn" } }, text);
 }
 
 function notFound(type) {

@@ -9,9 +9,10 @@ import { NO_VALUE, atMost, duration, number, plural, rate } from "../lib/format.
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { href, query, setQuery } from "../lib/router.js";
-import { clear, limit, pause, resume } from "./queues/actions.js";
+import { clear, pause, resume } from "./queues/actions.js";
 import { queueBadges } from "./queues/badges.js";
 import { circuits } from "./queues/circuits.js";
+import { limit } from "./queues/limits-form.js";
 import { hourSparklines } from "./queues/sparklines.js";
 
 //: Pages of 200 queues that are read at most.
@@ -236,7 +237,7 @@ function drain(ms, counts) {
 
 function queueName(queue) {
   const link = h("a", { href: href(`/queues/${pathSegment(queue.type)}`) }, queue.type);
-  return h("span", { class: "named" }, link, queueBadges(queue));
+  return h("span", { class: "named" }, link, queueBadges(queue, { isList: true }));
 }
 
 function buttons(queue, act) {

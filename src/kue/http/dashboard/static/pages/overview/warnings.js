@@ -15,6 +15,7 @@ const KINDS = {
   alert: { tone: "bad", word: "Alert" },
   "lost-worker": { tone: "bad", word: "Worker lost" },
   "no-worker": { tone: "bad", word: "No worker" },
+  full: { tone: "warn", word: "Queue full" },
   circuit: { tone: "warn", word: "Circuit breaker" },
   backlog: { tone: "warn", word: "Growing backlog" },
   paused: { tone: "warn", word: "Paused" },

@@ -10,6 +10,7 @@ import { fill, h, setText } from "../../lib/dom.js";
 import { NO_VALUE, atMost, duration, number, rate, short, timeAgo } from "../../lib/format.js";
 import { href } from "../../lib/router.js";
 import { priorityName } from "../jobs/columns.js";
+import { isFull } from "../queues/badges.js";
 
 // -- tiles ------------------------------------------------------------------------
 
@@ -35,9 +36,18 @@ export function queueTiles() {
   return { nodes: tiles.map(({ node }) => node), update };
 }
 
-function waitingTile({ counts, next_waits_ms: ms }) {
-  const note = ms === null ? "" : `next job waited ${duration(ms)}`;
-  return { value: number(counts.waiting), note };
+function waitingTile(queue) {
+  const { counts, limits, next_waits_ms: ms } = queue;
+  const most = limits?.max_waiting ?? null;
+  const notes = [
+    most !== null && `at most ${number(most)}`,
+    ms !== null && `next job waited ${duration(ms)}`,
+  ];
+  return {
+    value: number(counts.waiting),
+    note: notes.filter(Boolean).join(", "),
+    tone: isFull(queue) ? "warn" : "",
+  };
 }
 
 function failingTile({ rates }) {

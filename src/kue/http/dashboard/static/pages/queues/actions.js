@@ -1,4 +1,4 @@
-// Queue actions: pause, resume, limits, clear, retry failed, promote delayed.
+// Queue actions: pause, resume, clear, retry failed, promote delayed.
 
 import { formDialog } from "../../components/form.js";
 import { STATES } from "../../components/job-state.js";
@@ -6,7 +6,6 @@ import { toast, toastProblem } from "../../components/toast.js";
 import { api, pathSegment } from "../../lib/api.js";
 import { number, plural } from "../../lib/format.js";
 import { bulk } from "../../lib/job-actions.js";
-import { durationText } from "../schedules/body.js";
 
 //: Ask for reason and duration, then pause a type, a worker or (with neither) everything.
 //: Returns a promise of whether it was done.
@@ -45,41 +44,6 @@ export async function resume({ type = null, worker = null }) {
     toastProblem(error);
     return false;
   }
-}
-
-//: Ask for limits and set them; empty fields remove them.
-export async function limit({ type, limits }) {
-  const path = `/queues/${pathSegment(type)}/limits`;
-  const message = await formDialog({
-    title: `Limits of ${type}`,
-    text: "Limits apply to all workers together, from now on. Leave a field empty for no limit.",
-    fields: [
-      numberField("concurrency", "Concurrency", limits?.concurrency, "Jobs that run at once."),
-      numberField("rate", "Rate", limits?.rate, "Jobs that start in each period."),
-      {
-        name: "per",
-        label: "Period",
-        value: limits ? durationText(limits.per) : "1s",
-        help: "For example 1s, 1m or 1h.",
-      },
-      numberField(
-        "per_key",
-        "Concurrency per group",
-        limits?.per_key,
-        "Jobs of one group that run at once.",
-      ),
-    ],
-    submit: async ({ concurrency, rate, per, per_key }) => {
-      if (concurrency === null && rate === null && per_key === null) {
-        await api.delete(path);
-        return `Limits of ${type} are removed`;
-      }
-      await api.put(path, { concurrency, rate, per: per.trim() || "1s", per_key });
-      return `Limits of ${type} are set`;
-    },
-  });
-  if (message) toast(message, { tone: "good" });
-  return Boolean(message);
 }
 
 //: Ask for states and the name of the queue, then remove those jobs permanently.
@@ -137,10 +101,6 @@ function targetName({ type, worker }) {
 
 function capitalized(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-function numberField(name, label, value, help) {
-  return { name, label, type: "number", value: value ?? "", help };
 }
 
 function matching(text, word) {

@@ -14,6 +14,7 @@ const STATUSES = {
   removed: ["job removed", "trash", "cancelled"],
   missed: ["missed", "clock", "delayed"],
   overlap: ["skipped: an earlier job was unfinished", "skip", "delayed"],
+  full: ["skipped: the queue was full", "skip", "delayed"],
   duplicate: ["skipped: the unique key was taken", "copy", "delayed"],
 };
 const UNKNOWN = ["unknown", "info", "unknown"];
