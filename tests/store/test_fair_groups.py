@@ -190,7 +190,9 @@ async def test_a_delayed_backlog_delays_nobody_when_it_is_due(fair: Store) -> No
 
 
 @pytest.mark.parametrize(
-    "ending", [Retried(OOPS, 0), Released(0, True)], ids=lambda one: type(one).__name__
+    "ending",
+    [Retried(OOPS, 0), Released(0, True), Released(0, False)],
+    ids=["retried", "released", "released and not counted"],
 )
 async def test_a_job_that_runs_again_goes_first(fair: Store, ending: Any) -> None:
     a = await add_many(fair, 5, group="a", attempts=5)
@@ -295,6 +297,16 @@ async def test_jobs_that_run_or_are_delayed_go_by_age_then_as_well(
         await end(fair, job, Retried(OOPS, 0))
 
     assert await claim_ids(fair) == [*a, b]
+
+
+async def test_a_claim_of_several_types_keeps_the_order_of_each(fair: Store) -> None:
+    a = await add_many(fair, 3, group="a")
+    b = await add_many(fair, 3, group="b")
+    await add_one(fair, type="other")
+
+    claimed = await claim(fair, ["email", "other"], limit=7)
+    found = [job.id for job in claimed if job.type == "email"]
+    assert are_turns(found, {a[0], b[0]}, {a[1], b[1]}, {a[2], b[2]})
 
 
 async def test_turns_of_types_are_their_own(store: Store) -> None:
