@@ -304,7 +304,7 @@ async def test_a_claim_of_several_types_keeps_the_order_of_each(fair: Store) -> 
     b = await add_many(fair, 3, group="b")
     await add_one(fair, type="other")
 
-    claimed = await claim(fair, ["email", "other"], limit=7)
+    claimed = await claim(fair, "email", "other", limit=7)
     found = [job.id for job in claimed if job.type == "email"]
     assert are_turns(found, {a[0], b[0]}, {a[1], b[1]}, {a[2], b[2]})
 
