@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
 async def _look(both: Both) -> Seen:
     """Read everything at once: waiting for one answer at a time takes long."""
-    store, ids = both.store, range(1, both.model.last_id + 2)
+    store, ids = both.store, range(both.first_id, both.model.last_id + 2)
     async with asyncio.TaskGroup() as group:
         jobs = group.create_task(store.get(ids))
         counts = group.create_task(store.count())
@@ -86,7 +86,7 @@ def _compare_events(both: Both) -> None:
 
 
 def _compare_jobs(both: Both, seen: Seen) -> None:
-    for job_id, job in enumerate(seen.jobs, start=1):
+    for job_id, job in enumerate(seen.jobs, start=both.first_id):
         entry = both.model.jobs.get(job_id)
         if job is not None and entry is not None:
             _compare_job(both, job, entry)
@@ -104,6 +104,7 @@ def _compare_jobs(both: Both, seen: Seen) -> None:
 
 
 def _compare_job(both: Both, job: Job, entry: Entry) -> None:
+    both.model.learn_rank(entry, job.rank)
     same_jobs([job], [entry.view()])
     same(job.attempts, entry.attempts)
     _compare_held(both, job, entry)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import msgspec
 import pytest
 
 from kue.aio.event_loop import new_event_loop
@@ -41,17 +43,38 @@ from kue.store.values import (
     Result,
 )
 from tests.store_model.ear import Ear
+from tests.store_model.entry import Entry
 from tests.store_model.model import Model
 from tests.store_model.sameness import among, same, same_jobs
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.upkeep import PASSES, together
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 #: Behind every real clock: listeners count in real time, and upkeep must not think that
 #: they have been gone for years.
 START = 1_700_000_000_000
 LEASE = 4_000
+#: More jobs than one call adds.
+MAX_NEW = 100
+
+
+def a_call(
+    verb: Callable[Concatenate[Both, P], T],
+) -> Callable[Concatenate[Both, P], T]:
+    """Keep the order of fair types known before and after a call of a verb."""
+
+    @wraps(verb)
+    def call(both: Both, *args: P.args, **options: P.kwargs) -> T:
+        both.learn_set_aside()
+        both.go_on()
+        both.model.new_call()
+        answer = verb(both, *args, **options)
+        both.end_call()
+        return answer
+
+    return call
 
 
 class Both:
@@ -61,6 +84,8 @@ class Both:
         self.store = store
         self.model = Model()
         self.now = START
+        self.first_id = 1
+        self._moments: set[int] = set()
         self._runner = asyncio.Runner(loop_factory=new_event_loop)
         self.ear: Ear | None = None
         if listens:
@@ -81,13 +106,96 @@ class Both:
         # answer.
         return self._runner.get_loop().run_until_complete(answer)
 
+    # -- what the contract leaves to the engine --------------------------------
+
+    def start_after(self, last_id: int) -> None:
+        """Begin with the id after *last_id*."""
+        self.model.last_id = last_id
+        self.first_id = last_id + 1
+
+    def go_on(self) -> None:
+        """Let no two calls happen in one millisecond, where the engine chooses then."""
+        if any(limits.ageing for limits in self.model.limits.values()):
+            while self.now in self._moments:
+                self.now += 1
+
+    def learn_ranks(self, types: Sequence[str]) -> None:
+        """Read the order of jobs that began to wait in one call, with ageing."""
+        aged = [type for type in types if self.model.rule(type).ageing]
+        waiting = [e for type in aged for e in self.model.of(State.WAITING, type)]
+        jobs = self.ask(self.store.get([e.id for e in waiting])) if waiting else []
+        for entry, job in zip(waiting, jobs, strict=True):
+            self.model.learn_rank(entry, job.rank if job else 0)
+
+    def learn_set_aside(self) -> None:
+        """Read which jobs a limit holds, where the order or a cap depends on it."""
+        model = self.model
+        types = [t for t in model.limits if model.rule(t).fair or model.drops(t)]
+        waiting = [entry for type in types for entry in model.of(State.WAITING, type)]
+        if not any(self._may_be_set_aside(entry) for entry in waiting):
+            return
+        jobs = self.ask(self.store.get([entry.id for entry in waiting]))
+        for entry, job in zip(waiting, jobs, strict=True):
+            held = job.held if job is not None else ""
+            entry.is_set_aside = bool(held) and not held.startswith("paused")
+
+    def _may_be_set_aside(self, entry: Entry) -> bool:
+        is_grouped = entry.group is not None and self.model.rule(entry.type).per_key
+        is_limited = entry.draft.limited_by and self.model.named
+        may_be = entry.may_be_held or entry.is_set_aside
+        return bool(may_be or is_grouped or is_limited)
+
+    def end_call(self) -> None:
+        """Sort fair types again where the engine could choose an order."""
+        self._moments.add(self.now)
+        for type in sorted(self.model.unordered):
+            limits = self.model.limits[type]
+            plain = msgspec.structs.replace(limits, fair=False, weights={})
+            for one in (plain, limits):
+                self.ask(self.store.limit(type, one, now=self.now))
+                self.model.limit(type, one, self.now)
+
+    def _see_dropped(self) -> None:
+        """Read which jobs the engine has just dropped."""
+        model = self.model
+        if not any(map(model.drops, model.limits)):
+            return
+        known = [e.id for e in model.jobs.values() if e.state is not State.CANCELLED]
+        new = range(model.last_id + 1, model.last_id + MAX_NEW)
+        jobs = [job for job in self.ask(self.store.get([*known, *new])) if job]
+        model.dropped = {job.id for job in jobs if _is_dropped(job)}
+
+    def _comparable(self, types: Sequence[str]) -> Sequence[str]:
+        """Return types between whose jobs there is an order."""
+        is_tied = len(types) > 1 and self.model.is_tied(types, self.now)
+        return types[:1] if is_tied else types
+
+    def _promotes_aged(self, types: Sequence[str]) -> bool:
+        """Return whether jobs are due whose order with ageing the engine chooses."""
+        delayed = [e for type in types for e in self.model.of(State.DELAYED, type)]
+        due = [entry for entry in delayed if (entry.promote_at or 0) <= self.now]
+        return any(self.model.rule(entry.type).ageing for entry in due)
+
+    def _same_claimed(
+        self, types: Sequence[str], said: list[Job], wanted: list[Job], *, lately: bool
+    ) -> None:
+        if len(types) == 1 or not self.model.is_ordered(types):
+            same_jobs(said, wanted, lately=lately)
+            return
+        for type in types:
+            of_type = [job for job in said if job.type == type]
+            same_jobs(of_type, [j for j in wanted if j.type == type], lately=lately)
+
     # -- producing and running -------------------------------------------------
 
+    @a_call
     def add(self, drafts: Sequence[Draft], producer: str, seq: int) -> list[Added]:
         said = self.ask(
             self.store.add(drafts, producer=producer, seq=seq, now=self.now)
         )
-        same(said, self.model.add(drafts, producer, seq, self.now))
+        self._see_dropped()
+        dropped = self.model.dropped
+        same(said, self.model.add(drafts, producer, seq, self.now, dropped))
         return said
 
     def refuse_add(self, drafts: Sequence[Draft], producer: str, seq: int) -> None:
@@ -95,6 +203,7 @@ class Both:
         with pytest.raises(ValueError, match=r"\w"):
             self.ask(self.store.add(drafts, producer=producer, seq=seq, now=self.now))
 
+    @a_call
     def claim(
         self,
         types: Sequence[str],
@@ -103,17 +212,21 @@ class Both:
         claim: Claim,
         lease: int = LEASE,
     ) -> list[Job]:
+        is_new = claim.seq > self.model.lanes.get(claim.lane, (0, []))[0]
+        types = self._comparable(types) if is_new else types
+        if is_new and self._promotes_aged(types):
+            self.tend()
+        self.learn_ranks(types)
         said = self.ask(
             self.store.claim(
                 ClaimRequest(types, limit, worker=worker, claim=claim, lease=lease),
                 now=self.now,
             )
         )
-        is_new = claim.seq > self.model.lanes.get(claim.lane, (0, []))[0]
-        fences = [job.fence for job in said.jobs]
+        fences = {job.id: job.fence for job in said.jobs}
         wanted = self.model.claim(types, limit, worker, claim, lease, self.now, fences)
         jobs = said.jobs if is_new else sorted(said.jobs, key=lambda job: job.id)
-        same_jobs(jobs, wanted, lately=is_new)
+        self._same_claimed(types, jobs, wanted, lately=is_new)
         same(said.now, self.now)
         if not is_new:
             # Whether a repeated claim is a beat, too, is the engine's business.
@@ -132,11 +245,13 @@ class Both:
         if not self.model.may_change(types):
             same(next_at, None)
 
+    @a_call
     def settle(self, outcomes: Sequence[Outcome]) -> list[Result]:
         said = self.ask(self.store.settle(outcomes, now=self.now))
         among(said, self.model.settle(outcomes, self.now))
         return said
 
+    @a_call
     def cycle(
         self,
         outcomes: Sequence[Outcome],
@@ -145,6 +260,16 @@ class Both:
         worker: str,
         claim: Claim,
     ) -> list[Job]:
+        model = self.model
+        if model.is_ordered(types):
+            types = types[:1]
+        is_chosen = self._promotes_aged(types) or any(
+            model.has_set_aside(type) or model.of(State.BLOCKED, type) for type in types
+        )
+        if is_chosen:
+            self.settle(outcomes)
+            return self.claim(types, limit, worker, claim)
+        self.learn_ranks(types)
         words, claimed = self.ask(
             self.store.cycle(
                 outcomes,
@@ -153,11 +278,13 @@ class Both:
             )
         )
         among(words, self.model.settle(outcomes, self.now))
-        fences = [job.fence for job in claimed.jobs]
+        self.model.new_call()
+        fences = {job.id: job.fence for job in claimed.jobs}
         wanted = self.model.claim(types, limit, worker, claim, LEASE, self.now, fences)
         same_jobs(claimed.jobs, wanted)
         return claimed.jobs
 
+    @a_call
     def renew(
         self,
         worker: str,
@@ -176,10 +303,12 @@ class Both:
         same(said.paused, wanted.paused)
         return said
 
+    @a_call
     def leave(self, worker: str) -> None:
         self.ask(self.store.leave(worker, now=self.now))
         self.model.leave(worker, self.now)
 
+    @a_call
     def tend(
         self, keep: Keep | None = None, limit: int = MAX_BATCH
     ) -> MaintenanceResult:
@@ -187,7 +316,12 @@ class Both:
         for worker in self.model.unsure(self.now):
             self.renew(worker, [])
         model = self.model
-        if model.is_overdue_twice(self.now) or model.depends_on_upkeep(self.now):
+        is_ordered = model.is_ordered(model.types)
+        if (
+            model.is_overdue_twice(self.now)
+            or model.depends_on_upkeep(self.now)
+            or is_ordered
+        ):
             # Leases come first and schedules last, unless the limit is reached before.
             limit = MAX_BATCH
         said = self.ask(
@@ -197,6 +331,7 @@ class Both:
                 )
             )
         )
+        self._see_dropped()
         ids = list(self.model.jobs)
         left = self.ask(self.store.get(ids))
         gone = {id for id, job in zip(ids, left, strict=True) if job is None}
@@ -206,6 +341,7 @@ class Both:
         same(said, wanted)
         return said
 
+    @a_call
     def begin(self, job: Job, *, alone: bool) -> Job | Result:
         began = self.ask(self.store.begin(job, alone=alone, now=self.now))
         wanted = self.model.begin(job, self.now, alone=alone)
@@ -224,14 +360,17 @@ class Both:
 
     # -- operating -------------------------------------------------------------
 
+    @a_call
     def update(self, changes: Sequence[Change]) -> None:
         said = self.ask(self.store.update(changes, now=self.now))
         same(said, self.model.update(changes, self.now))
 
+    @a_call
     def move(self, request: MoveRequest) -> None:
         said = self.ask(self.store.move(request, now=self.now))
         same(said, self.model.move(request, self.now))
 
+    @a_call
     def cancel(
         self,
         job_ids: Sequence[int],
@@ -244,6 +383,7 @@ class Both:
         )
         same(said, self.model.cancel(job_ids, reason, self.now, seen))
 
+    @a_call
     def remove(self, request: RemoveRequest) -> None:
         said = self.ask(self.store.remove(request, now=self.now))
         same(said, self.model.remove(request, self.now))
@@ -255,19 +395,23 @@ class Both:
         self.ask(self.store.pause(request, now=self.now))
         self.model.pause(Pause(type, self.now, "because", "me", until, worker))
 
+    @a_call
     def resume(self, type: str | None, *, worker: str | None = None) -> None:
         said = self.ask(self.store.resume(type, worker=worker, now=self.now))
         same(said, self.model.resume(type, self.now, worker=worker))
 
+    @a_call
     def limit(self, type: str, limits: Limits | None) -> None:
         self.ask(self.store.limit(type, limits, now=self.now))
         self.model.limit(type, limits, self.now)
 
+    @a_call
     def set_named_limit(self, name: str, number: int | None) -> None:
         stored = number and StoredLimit(LimitRule(concurrency=number))
         self.ask(self.store.set_named_limit(name, stored or None, now=self.now))
         self.model.set_named_limit(name, number)
 
+    @a_call
     def clear(self, type: str | None, states: Sequence[State], limit: int) -> None:
         """
         Clear; which of too many jobs go is the engine's choice, and in which order.
@@ -303,8 +447,10 @@ class Both:
     def unschedule(self, name: str) -> None:
         same(self.ask(self.store.unschedule(name)), self.model.unschedule(name))
 
+    @a_call
     def fire(self, name: str) -> None:
         said = self.ask(self.store.fire(name, now=self.now))
+        self._see_dropped()
         same(said, self.model.fire(name, self.now))
 
     # -- waiting ---------------------------------------------------------------
@@ -318,6 +464,11 @@ class Both:
         assert woken, "it slept although there is work"
         assert woken <= set(types), woken
         self.model.owed.difference_update(woken)
+
+
+def _is_dropped(job: Job) -> bool:
+    is_cancelled = job.state is State.CANCELLED
+    return is_cancelled and job.history[-1].reason.startswith("dropped:")
 
 
 async def _all_of(

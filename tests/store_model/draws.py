@@ -25,7 +25,7 @@ from kue.model.job import (
 from kue.model.schedule import Schedule
 from kue.model.schedule_options import MIN_EVERY_MS, schedule_of
 from kue.model.settings import Keep
-from kue.store.values import Filter, Limits
+from kue.store.values import Filter, Limits, WhenFull
 from tests.support.schedules import moment
 
 #: The second has everything that structures keys and headers.
@@ -80,6 +80,33 @@ limits = st.builds(
     per=st.sampled_from([1000, 3000]),
     per_key=st.sampled_from([None, 1, 1, 2]),
 )
+
+#: Which jobs start first, in types that have an order.
+orders: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {},
+        {"fair": True},
+        {"fair": True, "weights": {GROUPS[0]: 2, GROUPS[1]: 60}},
+        # Such that jobs of different priorities rarely have the same rank.
+        {"ageing": 97},
+        {"ageing": 3001},
+    ]
+)
+
+
+@st.composite
+def ordered_limits(draw: st.DrawFn) -> Limits:
+    """Draw limits with an order and a cap, or with one of them."""
+    order = draw(orders)
+    reactions = [WhenFull.REFUSE, WhenFull.WAIT]
+    reactions += [] if "ageing" in order else [WhenFull.DROP_OLDEST] * 2
+    cap = draw(st.sampled_from([None, None, 2, 4]))
+    when_full = draw(st.sampled_from(reactions))
+    others = draw(st.one_of(st.just(Limits()), limits))
+    return msgspec.structs.replace(
+        others, **order, max_waiting=cap, when_full=when_full
+    )
+
 
 _counts = st.sampled_from([None, None, 0, 1, 2])
 _ages = st.sampled_from([None, None, 1, 3000])

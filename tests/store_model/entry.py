@@ -36,6 +36,10 @@ class Entry:
     #: A limit, or that of its group, may hold it back, or surely does.
     may_be_held: bool = False
     is_held: bool = False
+    #: A claim of the engine has set it aside: known where it matters.
+    is_set_aside: bool = False
+    #: While it waits: where it is in the order of its type.
+    rank: int = 0
     history: list[Attempt] = field(default_factory=list)
     #: When the run ends for want of a sign of life.
     ttl_at: int | None = None
@@ -115,7 +119,7 @@ class Entry:
 
     def let_go(self) -> None:
         """No limit holds it back any more."""
-        self.may_be_held = self.is_held = False
+        self.may_be_held = self.is_held = self.is_set_aside = False
 
     def view(self) -> Job:
         """Return what a reader of the store must see, but for `Job.held`."""
@@ -149,5 +153,6 @@ class Entry:
             progress=100 if self.state is State.COMPLETE else self.progress,
             progress_data=self.progress_data,
             cancelling=self.cancelling,
+            rank=self.rank if self.state is State.WAITING else 0,
             history=tuple(self.history[-MAX_HISTORY:]),
         )

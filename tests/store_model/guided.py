@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
@@ -78,10 +79,15 @@ class GuidedMachine(Walks):
 
     # -- limits ----------------------------------------------------------------
 
+    def limit_deep(self, **limits: Any) -> None:
+        """Limit the type of walks, which keeps the order that it has."""
+        order = self.order_of_deep or Limits()
+        self.both.limit(DEEP, msgspec.structs.replace(order, **limits))
+
     @rule(way=st.sampled_from(["ends", "lifted", "removed", "stalls"]))
     def a_group_is_held_back(self, way: str) -> None:
         self.prepare()
-        self.both.limit(DEEP, Limits(per_key=1))
+        self.limit_deep(per_key=1)
         ids = [self.add_deep(group=draws.GROUPS[1]) for _ in range(3)]
         runs = self.say_claim([DEEP], MAX_BATCH, W1)
         self.look()
@@ -128,7 +134,7 @@ class GuidedMachine(Walks):
     @rule(rate=st.integers(1, 3), step=st.sampled_from([300, 500, 1000]))
     def a_type_is_slowed_down(self, rate: int, step: int) -> None:
         self.prepare()
-        self.both.limit(DEEP, Limits(rate=rate, per=1000))
+        self.limit_deep(rate=rate, per=1000)
         self.say_add([deep() for _ in range(5)])
         for _ in range(3):
             self.say_claim([DEEP], MAX_BATCH, W1)
@@ -138,7 +144,7 @@ class GuidedMachine(Walks):
     @rule(ending=draws.endings)
     def a_type_runs_few_at_once(self, ending: Ending) -> None:
         run = self.start_one()
-        self.both.limit(DEEP, Limits(concurrency=1))
+        self.limit_deep(concurrency=1)
         self.add_deep()
         self.say_claim([DEEP], MAX_BATCH, W1)
         self.look()

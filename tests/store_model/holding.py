@@ -10,7 +10,7 @@ from kue.model import retry_policy
 from kue.model.job import State
 from kue.store.values import Limits, Pause
 from tests.store_model.entry import Entry
-from tests.store_model.ledger import Ledger
+from tests.store_model.ranking import Ranking
 
 
 @dataclass
@@ -28,14 +28,13 @@ class Bucket:
         self.at = now
 
 
-class Holding(Ledger):
+class Holding(Ranking):
     """Pauses and limits, and the choice of jobs they leave."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pauses: dict[str | None, Pause] = {}
         self.worker_pauses: dict[str, Pause] = {}
-        self.limits: dict[str, Limits] = {}
         self.buckets: dict[str, Bucket] = {}
         #: How many run at once, by the name of the limit.
         self.named: dict[str, int] = {}
@@ -79,7 +78,16 @@ class Holding(Ledger):
             for entry in self.of(State.WAITING)
             if entry.type in types and not self.is_paused(entry.type, now)
         ]
-        return sorted(waiting, key=lambda entry: (entry.priority, entry.id))
+        return sorted(waiting, key=lambda e: (self.place_among_types(e, now), e.id))
+
+    def is_tied(self, types: Sequence[str], now: int) -> bool:
+        """Return whether jobs of several types may have the same place."""
+        if not self.is_ordered(types):
+            return False
+        in_line = self._in_line(types, now)
+        places = Counter(self.place_among_types(entry, now) for entry in in_line)
+        is_due = any((e.promote_at or 0) <= now for e in self.of(State.DELAYED))
+        return is_due or any(number > 1 for number in places.values())
 
     def _room(self, type: str, now: int) -> int:
         """Return how many runs of *type* may start now."""
@@ -161,6 +169,7 @@ class Holding(Ledger):
         after = limits or Limits()
         if limits is not None:
             self.limits[type] = limits
+        self.reorder(type, before, after)
         if after.rate is None:
             self.buckets.pop(type, None)
         elif (after.rate, after.per) != (before.rate, before.per):

@@ -104,16 +104,22 @@ class Ledger:
             if self.holder(type, key, now) is None:
                 del self.keys[type, key]
 
-    def ready(self, entry: Entry, at: int | None, now: int) -> None:
+    def begin_to_wait(self, entry: Entry, way: str, now: int) -> None:
+        """Give a job that begins to wait its place in the order of its type."""
+        raise NotImplementedError
+
+    def ready(self, entry: Entry, at: int | None, way: str, now: int) -> None:
         """Put a job in line: now, or when its time comes."""
         later = at is not None and at > now
+        if not later:
+            self.begin_to_wait(entry, way, now)
         entry.state = State.DELAYED if later else State.WAITING
         entry.promote_at = at if later else None
         if not later:
             self.owed.add(entry.type)
 
-    def promote(self, entry: Entry, now: int) -> None:
-        self.ready(entry, None, now)
+    def promote(self, entry: Entry, way: str, now: int) -> None:
+        self.ready(entry, None, way, now)
         self.tell(Kind.PROMOTION, entry, now)
 
     def stop(self, entry: Entry) -> None:
@@ -186,7 +192,7 @@ class Ledger:
 
         If its life is over, too, it may as well be failed before anyone lets it go.
         """
-        self.ready(child, child.time_from(now), now)
+        self.ready(child, child.time_from(now), "unblock", now)
         self.tell(Kind.PROMOTION, child, now)
         if child.is_past_its_life(now):
             self.perhaps.append(self.told.pop())

@@ -23,7 +23,14 @@ from kue.model.job import Draft, Ending, Job, State
 from kue.model.schedule import Schedule
 from kue.model.settings import Keep
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, UNSEEN, Claim, ExpectedState, Outcome
+from kue.store.values import (
+    MAX_BATCH,
+    UNSEEN,
+    Claim,
+    ExpectedState,
+    Limits,
+    Outcome,
+)
 from tests.store_model import agreement, draws
 from tests.store_model.both import LEASE, Both
 
@@ -39,15 +46,30 @@ class Machine(RuleBasedStateMachine):
         """Return a store with nothing in it."""
         raise NotImplementedError
 
-    @initialize(listens=st.sampled_from([True, True, False]))
-    def begin(self, listens: bool) -> None:
+    def skip_ids(self) -> int:
+        """Make the store go on with ids of one length, if it must; return the last."""
+        return 0
+
+    @initialize(data=st.data(), listens=st.sampled_from([True, True, False]))
+    def begin(self, data: st.DataObject, listens: bool) -> None:
         self.both = Both(self.make_store(), listens=listens)
+        #: Whether types have caps, and orders other than by priority and id.
+        self.has_orders = data.draw(st.booleans())
+        self.order_of_deep: Limits | None = None
+        if self.has_orders:
+            self._set_orders(data)
         self.runs: list[Job] = []
         self.seqs = dict.fromkeys((*PRODUCERS, *draws.WORKERS), 0)
         self.last_add: tuple[list[Draft], str, int] | None = None
         self.last_claim: tuple[Sequence[str], int, str, Claim] | None = None
         self.last_settle: list[Outcome] = []
         self.glimpsed: dict[str, list[Schedule]] = {n: [] for n in draws.SCHEDULES}
+
+    def _set_orders(self, data: st.DataObject) -> None:
+        self.both.start_after(self.skip_ids())
+        self.order_of_deep = Limits(**data.draw(draws.orders))
+        for type in draws.TYPES:
+            self.both.limit(type, data.draw(draws.ordered_limits()))
 
     def teardown(self) -> None:
         if hasattr(self, "both"):
@@ -112,7 +134,8 @@ class Machine(RuleBasedStateMachine):
 
     def say_add(self, drafts: list[Draft], producer: str = "p1") -> list[int]:
         self.last_add = (drafts, producer, self.next_seq(producer))
-        return [added.id for added in self.both.add(*self.last_add)]
+        added = self.both.add(*self.last_add)
+        return [one.id for one in added if not one.is_refused]
 
     # -- verbs -----------------------------------------------------------------
 

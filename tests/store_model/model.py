@@ -45,7 +45,7 @@ class Model(Scheduling):
         self._forgive(lease, now)
         self.end_pauses(now)
         tended = MaintenanceResult(
-            promoted=self.promote_due(list(self.types), now),
+            promoted=self.promote_due(list(self.types), now, "pass"),
             rescued=self._rescue(now),
             timed_out=self._time_out(now),
             expired=self._expire(now),

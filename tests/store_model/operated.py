@@ -13,7 +13,6 @@ from kue.store.values import (
     MAX_LOG_LINES,
     Change,
     Filter,
-    Limits,
     LogLine,
     MoveRequest,
     Progress,
@@ -77,6 +76,7 @@ class OperatedMachine(Machine):
         if step is None:
             request = MoveRequest(ids, State.WAITING, states=states, seen=seen)
         else:
+            self.both.go_on()
             at = self.both.now + step
             request = MoveRequest(ids, State.DELAYED, at, states, seen)
         self.both.move(request)
@@ -115,9 +115,10 @@ class OperatedMachine(Machine):
             until = None if step is None else self.both.now + step
             self.both.pause(None, until, worker=worker)
 
-    @rule(type=draws.types, limits=st.one_of(st.none(), draws.limits, draws.limits))
-    def limit(self, type: str, limits: Limits | None) -> None:
-        self.both.limit(type, limits)
+    @rule(data=st.data(), type=draws.types)
+    def limit(self, data: st.DataObject, type: str) -> None:
+        limits = draws.ordered_limits() if self.has_orders else draws.limits
+        self.both.limit(type, data.draw(st.one_of(st.none(), limits, limits)))
 
     @rule(type=draws.types, number=draws.concurrency)
     def set_named_limit(self, type: str, number: int | None) -> None:

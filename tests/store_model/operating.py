@@ -36,10 +36,12 @@ class Operating(Running):
             return Result.GONE
         if self._is_past(entry, change.seen):
             return Result.REFUSED
-        for name in ("data", "priority", "tags", "max_attempts"):
+        for name in ("data", "tags", "max_attempts"):
             value = getattr(change, name)
             if value is not msgspec.UNSET:
                 setattr(entry, name, value)
+        if change.priority is not msgspec.UNSET:
+            self.change_priority(entry, change.priority, now)
         self.tell(Kind.UPDATE, entry, now)
         return Result.DONE
 
@@ -77,15 +79,14 @@ class Operating(Running):
         self.hold_key(entry, now)
         entry.attempts = entry.stalls = 0
         entry.history.append(Attempt(token="", at=now, outcome="restarted"))
-        self.ready(entry, at, now)
+        self.ready(entry, at, "restart", now)
         self.tell(Kind.ENQUEUE, entry, now, state=entry.state)
         return Reply(Result.DONE)
 
     def _reorder(self, entry: Entry, to: State, at: int | None, now: int) -> None:
         entry.parents.clear()
         entry.let_go()
-        entry.state = State.WAITING
-        self.ready(entry, at, now)
+        self.ready(entry, at, "move", now)
         kind = Kind.PROMOTION if to is State.WAITING else Kind.UPDATE
         self.tell(kind, entry, now)
 

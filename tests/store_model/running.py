@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from kue.model.names import quote
 from kue.store.codec import begun
 from kue.store.values import (
     MAX_LOG_LINES,
+    REFUSED,
     Added,
     Claim,
     HeartbeatReply,
@@ -37,8 +38,8 @@ from kue.store.values import (
     Result,
 )
 from tests.store_model.entry import Entry
-from tests.store_model.holding import Holding
 from tests.store_model.ledger import SOME_REASON, shown
+from tests.store_model.queue_cap import Capped
 
 #: What a later draft with the same unique key may replace.
 REPLACEABLE = (State.WAITING, State.DELAYED, State.BLOCKED)
@@ -57,7 +58,7 @@ class Worker:
     has_left: bool = False
 
 
-class Running(Holding):
+class Running(Capped):
     """Jobs come in, are handed out and come back."""
 
     def __init__(self) -> None:
@@ -72,17 +73,33 @@ class Running(Holding):
     # -- producing -------------------------------------------------------------
 
     def add(
-        self, drafts: Sequence[Draft], producer: str, seq: int, now: int
+        self,
+        drafts: Sequence[Draft],
+        producer: str,
+        seq: int,
+        now: int,
+        dropped: Collection[int] = (),
     ) -> list[Added]:
         last, answer = self.producers.get(producer, (0, []))
         if seq < last:
             raise ValueError
         if seq > last or producer not in self.producers:
-            answer = [self.add_one(draft, now) for draft in drafts]
+            answer = self.add_all(drafts, now, dropped)
             self.producers[producer] = (seq, answer)
         return answer
 
-    def add_one(self, draft: Draft, now: int) -> Added:
+    def add_all(
+        self, drafts: Sequence[Draft], now: int, dropped: Collection[int]
+    ) -> list[Added]:
+        """Add drafts; the engine *dropped* those, where it may choose."""
+        types = {draft.type for draft in drafts}
+        room = {type: self.room_for(type) for type in types}
+        answer = [self._add_one(draft, room, now) for draft in drafts]
+        for type in types:
+            self.drop_oldest(type, dropped, now)
+        return answer
+
+    def _add_one(self, draft: Draft, room: dict[str, int], now: int) -> Added:
         holder = self.holder(draft.type, draft.unique, now)
         if holder is not None:
             known = self.jobs.get(holder)
@@ -91,13 +108,17 @@ class Running(Holding):
                 return Added(holder, False, known.created_at, replaced=True)
             # Of one that is gone nothing is known; its handle finds no job.
             return Added(holder, False, known.created_at if known else now)
+        entry = Entry.born(self.last_id + 1, draft, now)
+        if self._first_state(entry, now) is State.WAITING:
+            room[draft.type] -= 1
+            if room[draft.type] < 0:
+                return REFUSED
         self.last_id += 1
-        entry = Entry.born(self.last_id, draft, now)
-        self.jobs[entry.id] = entry
         self.types.add(entry.type)
         self.hold_key(entry, now)
         self.count("added", entry, now)
         self._place(entry, now)
+        self.jobs[entry.id] = entry
         return Added(entry.id, True, now)
 
     def _replace(self, entry: Entry, draft: Draft, now: int) -> None:
@@ -105,26 +126,43 @@ class Running(Holding):
         for other in self.of(State.WAITING, entry.type):
             if other.group == entry.group:
                 other.is_held = False
+        was_set_aside = entry.is_set_aside
         due = entry.become(draft, now)
         self.hold_key(entry, now)
-        self.ready(entry, due, now)
+        # Its turn is found before it leaves the place that it had.
+        entry.is_set_aside = was_set_aside
+        self.ready(entry, due, "replace", now)
+        entry.let_go()
         self.tell(Kind.UPDATE, entry, now, state=entry.state, replaced=True)
 
     def _place(self, entry: Entry, now: int) -> None:
+        entry.state = self._first_state(entry, now)
+        match entry.state:
+            case State.CANCELLED:
+                self._bury(entry, now)
+                return
+            case State.BLOCKED:
+                entry.parents = self._parents_of(entry.draft)
+            case _:
+                self.ready(entry, entry.time_from(now), "add", now)
+        self.tell(Kind.ENQUEUE, entry, now, state=entry.state)
+
+    def _first_state(self, entry: Entry, now: int) -> State:
         draft = entry.draft
-        self.ready(entry, entry.time_from(now), now)
         doomed = [parent for parent in draft.spec.after if self._is_hopeless(parent)]
         if doomed and not draft.after_any:
-            self._bury(entry, now)
-            return
-        entry.parents = {
+            return State.CANCELLED
+        if self._parents_of(draft):
+            return State.BLOCKED
+        return State.DELAYED if entry.time_from(now) > now else State.WAITING
+
+    def _parents_of(self, draft: Draft) -> set[int]:
+        """Return the jobs that a draft has to wait for."""
+        return {
             parent
             for parent in draft.spec.after
             if self._holds_up(parent, any_end=draft.after_any)
         }
-        if entry.parents:
-            entry.state = State.BLOCKED
-        self.tell(Kind.ENQUEUE, entry, now, state=entry.state)
 
     def _bury(self, entry: Entry, now: int) -> None:
         """Store a job that can never run; that it was added is all there is to tell."""
@@ -152,9 +190,9 @@ class Running(Holding):
         claim: Claim,
         lease: int,
         now: int,
-        fences: Sequence[int],
+        fences: Mapping[int, int],
     ) -> list[Job]:
-        """Return what must be handed out; *fences* are those the store gave."""
+        """Return what must be handed out; *fences*, by id, are those the store gave."""
         last, tokens = self.lanes.get(claim.lane, (0, []))
         if claim.seq < last:
             return []
@@ -163,10 +201,11 @@ class Running(Holding):
         self.promote_due(types, now)
         self._hire(worker, now + lease)
         taken = self.choose(types, limit, now)
-        for entry, fence in zip(taken, fences, strict=False):
-            assert fence > self.last_fence, "a fence was handed out before"
+        for entry in taken:
+            fence = fences.get(entry.id, 0)
+            assert fence > self.last_fence, "a fence was handed out before, or no job"
             self._start(entry, fence, worker, claim, now)
-        self.last_fence = max([self.last_fence, *fences])
+        self.last_fence = max([self.last_fence, *fences.values()])
         self.lanes[claim.lane] = (claim.seq, [entry.token for entry in taken])
         self.owed.difference_update(types)
         return [entry.view() for entry in taken]
@@ -189,14 +228,14 @@ class Running(Holding):
             for type in types
         )
 
-    def promote_due(self, types: Sequence[str], now: int) -> int:
+    def promote_due(self, types: Sequence[str], now: int, way: str = "promote") -> int:
         due = [
             entry
             for entry in self.of(State.DELAYED)
             if entry.type in types and (entry.promote_at or 0) <= now
         ]
-        for entry in due:
-            self.promote(entry, now)
+        for entry in sorted(due, key=lambda entry: (entry.promote_at, entry.id)):
+            self.promote(entry, way, now)
         return len(due)
 
     def _hire(self, worker: str, deadline: int) -> Worker:
@@ -301,7 +340,7 @@ class Running(Holding):
     def _put_back(self, entry: Entry, line: Attempt, now: int) -> None:
         entry.history.append(line)
         self.stop(entry)
-        self.ready(entry, now + line.delay, now)
+        self.ready(entry, now + line.delay, "requeue", now)
 
     # -- signs of life ---------------------------------------------------------
 

@@ -75,7 +75,9 @@ class Scheduling(Operating):
         return count
 
     def _make(self, firing: Firing, name: str, now: int) -> Added | None:
-        added = self.add_one(firing.draft, now) if firing.draft else None
+        added = None
+        if firing.draft is not None:
+            [added] = self.add_all([firing.draft], now, self.dropped)
         after = firing.after
         if after is None:
             del self.schedules[name]

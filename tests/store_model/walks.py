@@ -46,7 +46,7 @@ class Walks(OperatedMachine):
         """Let nothing hold deep jobs back."""
         self.both.resume(None)
         self.both.resume(DEEP)
-        self.both.limit(DEEP, None)
+        self.both.limit(DEEP, self.order_of_deep)
         self.both.set_named_limit(draws.limit_of(DEEP), None)
 
     def add_deep(self, **options: Any) -> int:

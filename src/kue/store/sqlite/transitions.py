@@ -172,18 +172,18 @@ def _apply(
             "tails": as_json(tails),
         }
         if transition.to is State.WAITING:
-            _rank(tx, transition, [row for row, _, _ in ended])
+            _rank(tx, [row for row, _, _ in ended])
         tx.db.execute(_STEP, values)
     keyed = [row for row in rows if row.unique_key is not None]
     if keyed and is_final:
         unique_keys.release(tx, keyed)
 
 
-def _rank(tx: Transaction, transition: Transition, rows: list[StateRow]) -> None:
-    ran = True if transition.spent or transition.stalled else None
+def _rank(tx: Transaction, rows: list[StateRow]) -> None:
     for type in {row.type for row in rows}:
         ids = [row.id for row in rows if row.type == type]
-        ranking.enter(tx, type, ids, ran_before=ran)
+        # Also if the run does not count as an attempt.
+        ranking.enter(tx, type, ids, ran_before=True)
 
 
 def _note_errors(

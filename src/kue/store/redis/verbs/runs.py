@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import defaultdict
-from itertools import chain
+from heapq import merge
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
@@ -122,8 +123,7 @@ async def cycle(
         if reply[3]:
             taken = await _read_claimed(db, reply[3], reply[4], now=now)
             if len(wanted) > 1:
-                # The script returns jobs type by type.
-                taken.sort(key=lambda job: (job.priority, job.id))
+                taken = _merged(taken)
             jobs += taken
     return settled + words, Claimed(jobs, clock, next_at or None)
 
@@ -150,8 +150,7 @@ async def stand_by(db: Shards, request: ClaimRequest, *, timeout: float) -> Clai
         *claim_arguments(wanted, request.limit, request),
     )
     jobs = await _read_claimed(db, taken, lost, now=None)
-    jobs.sort(key=lambda job: (job.priority, job.id))
-    return Claimed(jobs, now, next_at or None)
+    return Claimed(_merged(jobs), now, next_at or None)
 
 
 async def _read_claimed(
@@ -343,6 +342,16 @@ def _rotated(shards: set[int], claim: Claim) -> list[int]:
     order = sorted(shards)
     start = claim.seq % len(order) if order else 0
     return order[start:] + order[:start]
+
+
+def _merged(taken: Sequence[Job]) -> list[Job]:
+    """
+    Return claimed jobs by (priority, id), those of one type in the order they start.
+
+    The script returns them type by type.
+    """
+    types = [[*jobs] for _, jobs in groupby(taken, key=lambda job: job.type)]
+    return [*merge(*types, key=lambda job: (job.priority, job.id))]
 
 
 def claim_arguments(

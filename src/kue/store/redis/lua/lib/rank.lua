@@ -78,7 +78,8 @@ local ranks = setmetatable({}, { __index = function(ranks, wanted)
       local turns = batch.turns[priority] or turns_of(q, priority)
       batch.turns[priority] = turns
       local tries = not head.is_new and redis.call("HGET", q .. "tries", id)
-      return take_turn(turns, rule, head.group, tries and tries ~= "0:0")
+      local ran_before = head.has_just_run or (tries and tries ~= "0:0")
+      return take_turn(turns, rule, head.group, ran_before)
     end
     return score(priority, id)
   end

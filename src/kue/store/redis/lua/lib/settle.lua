@@ -101,6 +101,8 @@ local function requeue(id, q, head, token, ending, delay, flags, tries)
   if delay > 0 then
     arrive_delayed(id, q, head, now + delay)
   else
+    -- Also if the run does not count as an attempt.
+    head.has_just_run = true
     arrive_waiting(id, q, head)
   end
 end
