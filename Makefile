@@ -22,7 +22,7 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test test-clients steady explore test-lowest test-lowest-part compiled-tests check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos mutants redis clean
+.PHONY: help setup demo test test-clients steady explore test-lowest test-lowest-part compiled-tests check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos chaos-schedules mutants redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -99,6 +99,9 @@ bench-bus: setup ## measure the event bus: alone, between processes beside bare 
 
 chaos: setup ## faults of all kinds, then an account (ENGINE=redis|sqlite|sentinel|cluster|lossy SECONDS=60 SEED=1 or SEEDS=1..5)
 	@$(BIN)/python -m chaos --engine $(ENGINE) --seconds $(SECONDS) --seeds $(SEEDS) $(ARGS)
+
+chaos-schedules: setup ## kill workers and Redis while 10,000 schedules fire; each tick must fire once (ARGS="--engine sqlite --seconds 60")
+	@$(BIN)/python -m chaos.schedules $(ARGS)
 
 mutants: setup ## break the source on purpose and see that tests notice
 	$(BIN)/python tools/mutants.py $(ARGS)

@@ -18,5 +18,6 @@ are described in docs/explanation/chaos.md.
 `recovery`     how soon the jobs of dead workers ran again
 `figures`      all checks together, and the line of JSON
 `command`      the command line
+`schedules`    another program: each tick of a schedule fires once, by `ticks`
 =============  ===================================================================
 """

@@ -99,7 +99,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Read no file of which ``-m processes`` takes no test: they are nine in ten."""
+    """Read no file of which ``-m processes`` takes no test: most have none."""
     is_wanted = config.option.markexpr != "processes" or collection_path.is_dir()
     return None if is_wanted or _name_of(collection_path).startswith(STARTING) else True
 

@@ -35,8 +35,8 @@ async def fill_screen(page: Page) -> None:
     """
     Show nothing but *page*, whose size stays what it is.
 
-    Chromium draws tabs and a toolbar even when it has no screen.  That takes a third of
-    the time of its main process, again for each address that is opened.
+    Chromium draws tabs and a toolbar even when it has no screen, again for each address
+    that is opened.
     """
     tools = await page.context.new_cdp_session(page)
     window = await tools.send("Browser.getWindowForTarget")

@@ -98,8 +98,8 @@ async def shoot(page: Page, name: str) -> list[Path]:
     """
     Show *page* in every look: light, dark and narrow.
 
-    Pictures are taken if there is $KUE_SCREENSHOTS, the folder to put them in: encoding
-    those that nobody asked for would take longer than all else in these tests.
+    Pictures are taken if there is $KUE_SCREENSHOTS, the folder to put them in: those
+    that nobody asked for would take much of the time of these tests.
     """
     folder = os.environ.get("KUE_SCREENSHOTS")
     before = page.viewport_size

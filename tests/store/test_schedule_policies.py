@@ -13,7 +13,7 @@ from kue.model.job import Cancelled, Completed, Ending, Failed, State
 from kue.model.schedule import MAX_CATCH_UP, MAX_TICKS
 from kue.model.schedule_options import schedule_of
 from kue.store.contract import Store
-from kue.store.values import Filter, RemoveRequest
+from kue.store.values import Filter, Limits, RemoveRequest
 from tests.support.jobs import (
     HOUR,
     MINUTE,
@@ -105,6 +105,15 @@ async def test_the_newest_ticks_are_kept(store: Store) -> None:
 
     assert [minute for minute, _ in await ticks(store)] == list(range(5, 15))
     assert len(await minutes_of_jobs(store)) == 15
+
+
+async def test_a_full_type_gets_no_job_and_the_tick_says_so(store: Store) -> None:
+    await store.limit("report", Limits(max_waiting=1), now=T0)
+    await store.schedule(every("s", "1m", draft("report"), first_at=T0))
+    await pass_time(store, T0, T0 + 2 * MINUTE)
+
+    assert await count_of(store, "report") == {State.WAITING: 1}
+    assert await ticks(store) == [(0, "unfinished"), (1, "full"), (2, "full")]
 
 
 async def test_a_unique_draft_is_not_added_while_the_last_one_is_unfinished(

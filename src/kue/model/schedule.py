@@ -66,6 +66,11 @@ class Tick(msgspec.Struct, frozen=True, array_like=True):
     job: int = 0
 
     @property
+    def job_id(self) -> int | None:
+        """Its job, if it has one."""
+        return self.job if self.job > 0 else None
+
+    @property
     def is_open(self) -> bool:
         """Whether its job was unfinished when it was last looked at."""
         return self.job > 0 and not self.outcome
@@ -75,7 +80,7 @@ class Tick(msgspec.Struct, frozen=True, array_like=True):
         """
         Its outcome, or "unfinished".
 
-        "duplicate" if its unique key was held, "full" if the cap of its type was reached.
+        "duplicate" if its unique key was held, "full" if its type was.
         """
         if self.outcome or self.job > 0:
             return self.outcome or "unfinished"

@@ -73,7 +73,7 @@ def _ticks(zone: tzinfo | None) -> Listing[Tick]:
     columns: tuple[Column[Tick], ...] = (
         Column("due", partial(_due, zone=zone)),
         Column("delay", _delay, is_number=True),
-        Column("job", lambda tick: tick.job if tick.job > 0 else None, is_number=True),
+        Column("job", lambda tick: tick.job_id, is_number=True),
         Column("outcome", lambda tick: tick.status),
         Column("took", run_time, is_number=True),
     )
