@@ -199,8 +199,9 @@ class Store(ABC):
 
         A type may have another order, see `Limits`.  In a fair one each job gets a
         virtual time when it begins to wait: that of the first waiting job of its
-        priority, or a turn after the last one of its group, whichever is later.  One
-        that ran before gets the former, and its group pays with a turn.  With ageing a
+        priority that is not held, or a turn after the last one of its group, whichever
+        is later.  One that comes back from a run, or whose attempts or stalls were
+        counted before, gets the former, and its group pays with a turn.  With ageing a
         job begins to wait at some time, and starts by that time plus *ageing* for each
         step of its priority; beside jobs of other types it has the priority that it has
         reached by now.  Groups at the same virtual time, and calls of the same
