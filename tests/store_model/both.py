@@ -66,7 +66,7 @@ def a_call(
     """Keep the order of fair types known before and after a call of a verb."""
 
     @wraps(verb)
-    def call(both: Both, *args: P.args, **options: P.kwargs) -> T:
+    def call(both: Both, /, *args: P.args, **options: P.kwargs) -> T:
         both.learn_set_aside()
         both.go_on()
         both.model.new_call()
