@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 from kue import Kue
 from kue.http import create_app
 from kue.http.auth.access import Anyone
-from tests.browser.chromium import fill_screen, launched
+from tests.browser.chromium import launched
 from tests.browser.serving import listening, served, working
 from tests.browser.watching import SIZE, Watch
 from tests.browser.window import Window
@@ -88,7 +88,6 @@ async def page(
     """A page that is left before its server stops."""
     if own_context is not None:
         page = await own_context.new_page()
-        await fill_screen(page)
         await watch.attach(page)
         yield page
         # What the page was about to say, it has said by then.

@@ -11,7 +11,6 @@ from typing import NoReturn
 
 from playwright.async_api import Browser, CDPSession, Page
 
-from tests.browser.chromium import fill_screen
 from tests.browser.watching import SIZE, Watch
 from tests.support.patience import PATIENCE_SECONDS
 
@@ -34,7 +33,6 @@ class Window:
             context = await self._browser.new_context(viewport=SIZE)
             context.set_default_timeout(PATIENCE_SECONDS * 1000)
             self._page = await context.new_page()
-            await fill_screen(self._page)
             self._tools = await context.new_cdp_session(self._page)
             await self.watch.attach(self._page)
             _keep_clean(self._page)

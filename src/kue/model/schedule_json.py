@@ -112,10 +112,7 @@ def schedule_detail(schedule: Schedule, *, now: int) -> ScheduleDetail:
 
 
 def _times(schedule: Schedule, now: int) -> dict[str, Any]:
-    ticks = [
-        TickView.of(tick, job=tick.job_id)
-        for tick in schedule.ticks
-    ]
+    ticks = [TickView.of(tick, job=tick.job_id) for tick in schedule.ticks]
     # Not from now on: that would be computed each time, see `cron.KEPT`.
     since = max(now, (schedule.due_at or 0) - 1)
     try:

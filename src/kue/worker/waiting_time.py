@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kue.model.histogram import waiting_since
 from kue.model.job import State
 from kue.store.values import PageRequest
+from kue.store.waiting_order import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,9 +31,10 @@ async def oldest_waits(
     """
     Return the longest that a job without a *silenced* tag has been waiting, in ms.
 
-    Stores order waiting jobs by priority and id, and not by when they began to wait.
-    Within a priority the first are the oldest, except for those that were requeued or
-    delayed: so the first few of each priority are read.
+    Stores order waiting jobs by rank, and not by when they began to wait.  Within a
+    priority the first are the oldest, except for those that were requeued or delayed:
+    so the first few of each priority are read.  Jobs of types with ageing are about in
+    the order of their age, among the ranks of one or two priorities.
     """
     oldest, cursor = None, None
     for _ in range(priorities):
@@ -41,14 +43,14 @@ async def oldest_waits(
         )
         if not page.jobs:
             break
-        priority = page.jobs[0].priority
+        level = page.jobs[0].rank // LEVEL
         waits = [
             now - waiting_since(job)
             for job in page.jobs
-            if job.priority == priority and not set(silenced) & set(job.tags)
+            if job.rank // LEVEL == level and not set(silenced) & set(job.tags)
         ]
         if waits:
             oldest = max(0, *waits, oldest or 0)
         # Where the next priority begins, whichever that is.
-        cursor = f"{priority + 1}:0"
+        cursor = f"{(level + 1) * LEVEL}:0"
     return oldest
