@@ -160,7 +160,7 @@ async def test_held_jobs_are_reordered_as_well(store: Store) -> None:
     [
         (Limits(ageing=0), "at least 1"),
         (Limits(ageing=8 * DAY), "at most"),
-        (Limits(ageing=1, max_waiting=1, when_full=WhenFull.DROP_OLDEST), "dropped"),
+        (Limits(ageing=1, max_waiting=1, when_full=WhenFull.DROP_OLDEST), "oldest"),
     ],
 )
 async def test_rules_that_make_no_sense_are_refused(

@@ -99,7 +99,7 @@ def ordered_limits(draw: st.DrawFn) -> Limits:
     """Draw limits with an order and a cap, or with one of them."""
     order = draw(orders)
     reactions = [WhenFull.REFUSE, WhenFull.WAIT]
-    reactions += [] if "ageing" in order else [WhenFull.DROP_OLDEST] * 2
+    reactions += [] if order.keys() & {"fair", "ageing"} else [WhenFull.DROP_OLDEST] * 2
     cap = draw(st.sampled_from([None, None, 2, 4]))
     when_full = draw(st.sampled_from(reactions))
     others = draw(st.one_of(st.just(Limits()), limits))

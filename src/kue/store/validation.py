@@ -88,10 +88,11 @@ def check_limits(limits: Limits | None) -> None:
         raise InvalidCall("a type is either fair or has ageing, not both")
     if limits.ageing is not None and limits.ageing > MAX_AGEING_MS:
         raise InvalidCall(f"ageing must be at most {MAX_AGEING_MS:,} ms for one step")
-    if limits.ageing is not None and limits.when_full is WhenFull.DROP_OLDEST:
+    has_order = limits.fair or limits.ageing is not None
+    if has_order and limits.when_full is WhenFull.DROP_OLDEST:
         raise InvalidCall(
-            "with ageing no waiting job has the lowest priority for good, so that none "
-            "can be dropped; use when_full 'refuse' or 'wait'"
+            "when_full 'drop-oldest' does not go with fair or ageing: the first in "
+            "line is not the oldest there; use 'refuse' or 'wait'"
         )
     if limits.full_timeout < 0:
         raise InvalidCall(f"full_timeout must not be negative: {limits.full_timeout}")

@@ -8,7 +8,7 @@ type, and in one with ageing, a job gets its rank when it begins to wait; see
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,7 +18,7 @@ from kue.store.values import Limits
 from kue.store.waiting_order import LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kue.store.sqlite.rows import StateRow
 
@@ -78,18 +78,6 @@ def is_ordered(tx: Transaction, type: str) -> bool:
     return rule is not None and bool(rule.fair or rule.ageing)
 
 
-class RankBase(NamedTuple):
-    """The rank of a new job: a number, to which the id is added or not."""
-
-    base: int
-    adds_id: bool
-
-
-def by_id(priority: int) -> RankBase:
-    """Return the rank of a job whose type has no order of its own, or does not wait."""
-    return RankBase(priority * LEVEL, adds_id=True)
-
-
 class Turns:
     """The virtual time of one priority of a fair type, and the turns of its groups."""
 
@@ -138,18 +126,18 @@ class Ranks:
 
     def next(
         self, type: str, priority: int, group: str | None, *, ran_before: bool = False
-    ) -> RankBase:
+    ) -> int | None:
+        """Return the rank of a job; None if it follows from priority and id."""
         rule = rule_of(self._tx, type)
         if rule is not None and rule.ageing is not None:
-            ready = self._tx.now + priority * rule.ageing
-            return RankBase(1000 * ready, adds_id=False)
+            return 1000 * (self._tx.now + priority * rule.ageing)
         if rule is None or not rule.fair:
-            return by_id(priority)
+            return None
         turns = self._turns.get((type, priority))
         if turns is None:
             turns = self._turns[type, priority] = Turns(self._tx, type, priority)
         weight = rule.weights.get(group or "", 1)
-        return RankBase(turns.take(group, weight, ran_before=ran_before), adds_id=False)
+        return turns.take(group, weight, ran_before=ran_before)
 
     def write(self) -> None:
         for turns in self._turns.values():
@@ -172,9 +160,15 @@ def enter(
     for job_id in ids:
         priority, group, ran = rows[job_id]
         ran = bool(ran) if ran_before is None else ran_before
-        ranked[job_id] = ranks.next(type, priority, group, ran_before=ran).base
-    tx.run(_SET, as_json(ranked))
+        rank = ranks.next(type, priority, group, ran_before=ran)
+        assert rank is not None
+        ranked[job_id] = rank
+    write_ranks(tx, ranked)
     ranks.write()
+
+
+def write_ranks(tx: Transaction, ranks: Mapping[int, int]) -> None:
+    tx.run(_SET, as_json(ranks))
 
 
 def change_priority(tx: Transaction, row: StateRow, old: int, new: int) -> None:
@@ -185,7 +179,7 @@ def change_priority(tx: Transaction, row: StateRow, old: int, new: int) -> None:
     elif row.state == State.WAITING and is_ordered(tx, row.type):
         enter(tx, row.type, [row.id])
     else:
-        tx.run(_SET, as_json({row.id: new * LEVEL + row.id}))
+        write_ranks(tx, {row.id: new * LEVEL + row.id})
 
 
 def reorder(tx: Transaction, type: str, after: int) -> int | None:

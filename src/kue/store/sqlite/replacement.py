@@ -15,6 +15,7 @@ from kue.store.codec import body_of, line_of
 from kue.store.sqlite import ranking, removal, unique_keys
 from kue.store.sqlite.rows import state_rows_of, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
+from kue.store.waiting_order import LEVEL
 
 if TYPE_CHECKING:
     from kue.model.job import Draft
@@ -42,7 +43,7 @@ def replace_job(tx: Transaction, job_id: int, draft: Draft) -> bool:
         return False
     due = _due(draft, row.created_at, tx.now)
     state = State.DELAYED if due > tx.now else State.WAITING
-    rank = ranking.by_id(draft.priority)
+    rank = None
     if state is State.WAITING:
         ranks = ranking.Ranks(tx)
         rank = ranks.next(row.type, draft.priority, draft.group)
@@ -53,7 +54,7 @@ def replace_job(tx: Transaction, job_id: int, draft: Draft) -> bool:
         **_columns(draft, row.created_at, max(0, tx.now - row.created_at)),
         "id": job_id,
         "state": state,
-        "rank": rank.base + (job_id if rank.adds_id else 0),
+        "rank": draft.priority * LEVEL + job_id if rank is None else rank,
         "at": due if state is State.DELAYED else None,
         "story": _story(tx, job_id, max(0, due - tx.now)),
     }

@@ -13,6 +13,7 @@ from kue.store.sqlite import queue_cap, ranking, replacement, unique_keys
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.validation import InvalidCall
 from kue.store.values import REFUSED, Added
+from kue.store.waiting_order import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ _COLUMNS = (
 #: All jobs that differ only in their bodies: {id: body}.
 _ADD = f"""
 INSERT INTO jobs (id, body, rank, {", ".join(_COLUMNS)})
-SELECT CAST(key AS INTEGER), value, ? + iif(?, CAST(key AS INTEGER), 0),
+SELECT CAST(key AS INTEGER), value, ? + CAST(key AS INTEGER),
     {", ".join("?" * len(_COLUMNS))} FROM json_each(?)
 """
 _Columns = tuple[int | str | None, ...]
@@ -89,6 +90,8 @@ class _Batch:
         self._links: list[tuple[int, int]] = []
         self._types: set[str] = set()
         self._ranks = ranking.Ranks(tx)
+        #: Ranks that do not follow from priority and id.
+        self._ranked: dict[int, int] = {}
         self._room = queue_cap.Room(tx)
 
     def add(self, draft: Draft) -> Added:
@@ -117,12 +120,13 @@ class _Batch:
                 # A delay counts from when it is released; an absolute time stays.
                 state, at = State.BLOCKED, draft.at
                 self._links.extend((parent, job_id) for parent in open_)
-        rank = ranking.by_id(draft.priority)
         if state is State.WAITING:
             if not self._room.take(draft.type):
                 return False
             rank = self._ranks.next(draft.type, draft.priority, draft.group)
-        columns = (*rank, *_columns(draft, state, at, story, now))
+            if rank is not None:
+                self._ranked[job_id] = rank
+        columns = (draft.priority * LEVEL, *_columns(draft, state, at, story, now))
         self._bodies.setdefault(columns, {})[job_id] = body_of(draft.spec).decode()
         self._types.add(draft.type)
         self._take_key(draft, job_id, state)
@@ -182,11 +186,13 @@ class _Batch:
         tx.run(_TYPES, as_json(list(self._types)))
         for columns, bodies in self._bodies.items():
             tx.run(_ADD, *columns, as_json(bodies))
+        if self._ranked:
+            ranking.write_ranks(tx, self._ranked)
         if self._links:
             tx.run(_LINKS, as_json(self._links))
         tx.run("UPDATE meta SET value = ? WHERE name = 'ids'", self._last_id)
         self._written_id = self._last_id
-        for written in (self._bodies, self._links, self._types):
+        for written in (self._bodies, self._links, self._types, self._ranked):
             written.clear()
 
 

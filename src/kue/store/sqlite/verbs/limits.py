@@ -122,13 +122,19 @@ class TypeLimits(msgspec.Struct):
     slots: int | None = None
     bucket: TokenBucket | None = None
     per_key: int | None = None
+    fair: bool = False
     ageing: int | None = None
 
-    def order_of(self, rank: int) -> float:
-        """Return what to compare with ranks of other types: what ageing made of it."""
-        if self.ageing is None:
-            return rank
-        return (rank / 1000 - self.now) / self.ageing * LEVEL
+    def beside_others(self, rank: int, job_id: int) -> float:
+        """
+        Return what a rank is worth beside those of other types.
+
+        With ageing that is the priority that was reached by now, in a fair type
+        priority and age.
+        """
+        if self.ageing is not None:
+            return (rank / 1000 - self.now) / self.ageing * LEVEL
+        return rank // LEVEL * LEVEL + job_id if self.fair else rank
 
     def allowance(self, limit: int) -> int:
         """Return how many of *limit* jobs may start."""
@@ -229,7 +235,7 @@ def type_limits_of(
             text, level, filled_at = limited[type]
             rule = _decode(text)
             type_limits.per_key = rule.per_key
-            type_limits.ageing = rule.ageing
+            type_limits.fair, type_limits.ageing = rule.fair, rule.ageing
             if rule.rate is not None:
                 bucket = TokenBucket(rule.rate, rule.per, level, filled_at)
                 type_limits.bucket = bucket.at(now)

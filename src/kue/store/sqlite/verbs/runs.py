@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -181,12 +182,17 @@ class _ClaimRunner:
                 is_gapless=True,
             )
             return sorted(rows, key=lambda row: (row.rank, row.id))
-        keys: list[tuple[float, int]] = []
+        keys: list[tuple[float, int, int]] = []
         for each in self._type_limits:
             found = self._tx.one(_BEST, each.type, self._size(each, wanted))
-            keys += ((each.order_of(rank), id) for rank, id in _decode_keys(found))
+            last = -math.inf
+            for place, (rank, job_id) in enumerate(_decode_keys(found)):
+                # No better than the one before it, or it would not be the next.
+                last = max(last, each.beside_others(rank, job_id))
+                keys.append((last, place, job_id))
         keys.sort()
-        ids = [job_id for _, job_id in keys[: wanted + LOOKAHEAD * len(self._deferred)]]
+        count = wanted + LOOKAHEAD * len(self._deferred)
+        ids = [job_id for _, _, job_id in keys[:count]]
         return self._read(
             len(ids), lambda start, stop: rows_of(self._tx.db, ids[start:stop])
         )

@@ -89,11 +89,14 @@ local function shares(entries, want)
     local most = math.min(want, entry.allowed - entry.starting)
     local ranked = most > 0 and redis.call("ZRANGE", entry.q .. "waiting", entry.seen,
       entry.seen + most - 1, "WITHSCORES") or {}
-    local ageing = entry.order and entry.order.ageing
+    local last = -math.huge
     for i = 2, #ranked, 2 do
       local rank = tonumber(ranked[i])
-      -- What ageing has made of its priority, beside types without.
-      rank = ageing and (rank / 1000 - now) / ageing * ranks.LEVEL or rank
+      if entry.order then
+        -- No better than the one before it, or it would not be the next of its type.
+        rank = math.max(last, ranks.beside_others(entry.order, rank, ranked[i - 1]))
+        last = rank
+      end
       best[#best + 1] = { score = rank, entry = entry }
     end
     entry.share = 0

@@ -84,6 +84,17 @@ local ranks = setmetatable({}, { __index = function(ranks, wanted)
     return score(priority, id)
   end
 
+  -- Return what a score is worth beside those of types without an order of their own: with
+  -- ageing the priority that was reached by now, in a fair type priority and age.
+  function ranks.beside_others(rule, rank, id)
+    if rule.ageing then
+      return (rank / 1000 - now) / rule.ageing * ranks.LEVEL
+    elseif rule.fair then
+      return score(math.floor(rank / ranks.LEVEL), id)
+    end
+    return rank
+  end
+
   function ranks.write(batch)
     for priority, one in pairs(batch.turns or {}) do
       local entries = { one.now, priority }
