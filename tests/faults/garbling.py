@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kue.model.draft import draft
 from kue.model.histogram import Timing
 from kue.model.named_limits import LimitRule, StoredLimit
 from kue.store.contract import Store
@@ -30,9 +31,10 @@ from kue.store.values import (
     RenewRequest,
 )
 from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, Verb, build
-from tests.support.jobs import HOUR, T0, add_many, add_one, claim, count_again
+from tests.support.jobs import HOUR, T0, add, add_many, claim, count_again
 
 TIMING = Timing(TYPE, {1: 1}, {1: 1})
+TURN = draft("fair", group="a")
 ACT = AuditEntry(who="ann", what="jobs.remove")
 #: Every kind of wrong value.
 WRONG: dict[str, Any] = {
@@ -72,7 +74,7 @@ ASIDE: dict[str, Verb] = {
     "forget": lambda store, scene: store.forget("user", "ann", now=T0),
     "note": lambda store, scene: store.note(ACT, now=LATER),
     "named limits": lambda store, scene: store.named_limits(),
-    "take a turn": lambda store, scene: add_one(store, "fair", group="a", now=LATER),
+    "take a turn": lambda store, scene: add(store, [TURN], now=LATER),
     "limit use": lambda store, scene: store.limit_use("rate", now=LATER),
     "claim limited": lambda store, scene: store.claim(
         ClaimRequest(["limited"], 5, worker="w2", claim=Claim("l", 1)), now=LATER + HOUR

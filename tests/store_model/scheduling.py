@@ -47,9 +47,15 @@ class Scheduling(Operating):
     # -- by upkeep -------------------------------------------------------------
 
     def fire_due(self, now: int) -> int:
-        """Fire what is due, the longest overdue first; return how many jobs it adds."""
-        due = sorted(self._due(now), key=lambda s: (s.next_at, s.name))
-        return sum(self._catch_up(schedule.name, now) for schedule in due)
+        """Fire what is due, tick by tick; return how many jobs it adds."""
+        count = 0
+        for _ in range(MAX_CATCH_UP):
+            due = sorted(self._due(now), key=lambda s: (s.next_at, s.name))
+            for schedule in due:
+                firing = next_firing(schedule, now, self._open_jobs(schedule))
+                added = self._make(firing, schedule.name, now)
+                count += bool(added and added.new)
+        return count
 
     def depends_on_upkeep(self, now: int) -> bool:
         """
@@ -62,17 +68,6 @@ class Scheduling(Operating):
 
     def _due(self, now: int) -> list[Schedule]:
         return [one for one in self.schedules.values() if one.is_due(now)]
-
-    def _catch_up(self, name: str, now: int) -> int:
-        count = 0
-        for _ in range(MAX_CATCH_UP):
-            schedule = self.schedules.get(name)
-            if schedule is None or not schedule.is_due(now):
-                break
-            firing = next_firing(schedule, now, self._open_jobs(schedule))
-            added = self._make(firing, name, now)
-            count += bool(added and added.new)
-        return count
 
     def _make(self, firing: Firing, name: str, now: int) -> Added | None:
         added = None

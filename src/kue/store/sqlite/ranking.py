@@ -8,6 +8,7 @@ type, and in one with ageing, a job gets its rank when it begins to wait; see
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -64,8 +65,10 @@ _decode = msgspec.json.Decoder(Limits).decode
 def rule_of(tx: Transaction, type: str) -> Limits | None:
     """Return the cap and order of a type; None if it has neither."""
     if type not in tx.rules:
-        text = tx.one(_LIMITS, type)
-        rule = None if text is None else _decode(text)
+        text, rule = tx.one(_LIMITS, type), None
+        # Jobs can be added beside a damaged rule; claims report it.
+        with suppress(ValueError):
+            rule = None if text is None else _decode(text)
         if rule and not (rule.max_waiting or rule.fair or rule.ageing):
             rule = None
         tx.rules[type] = rule

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -151,13 +152,19 @@ async def _plan(db: Shards, shard: int, names: set[str], now: int) -> list[_Due]
     }
     jobs = await _open_jobs(db, [schedule for _, schedule in read.values()])
     plans = []
-    for name, (text, schedule) in read.items():
+    # The longest overdue first.
+    for name, (text, schedule) in sorted(read.items(), key=_order):
         try:
             plans.append(_Due(name, text, next_firing(schedule, now, jobs)))
         except ValueError as exc:
             # Its time zone is not known here; another worker may know it.
             _log.error("schedule %s does not fire: %s", name, exc)
     return plans
+
+
+def _order(read: tuple[str, tuple[bytes, Schedule]]) -> tuple[int, str]:
+    name, (_, schedule) = read
+    return schedule.next_at or 0, name
 
 
 async def _fire(
@@ -169,9 +176,9 @@ async def _fire(
         if one.firing.draft is None:
             await _write(db, shard, one.name, one.text, one.firing.after)
     count = 0
-    parts = split([one for one in due if one.firing.draft is not None], _bytes_of)
+    parts = deque(split([one for one in due if one.firing.draft], _bytes_of))
     while parts:
-        part = parts.pop()
+        part = parts.popleft()
         try:
             added, late = await _add(db, shard, part, now)
         except StoreCorrupt as exc:
@@ -180,7 +187,7 @@ async def _fire(
                 _log.error("schedule %s does not fire: %s", part[0].name, exc)
                 again.discard(part[0].name)
             else:
-                parts += [[one] for one in part]
+                parts.extendleft([one] for one in reversed(part))
             continue
         count += sum(one.new for one in added)
         again |= late

@@ -35,7 +35,7 @@ _log = ThrottledLog(logger)
 _WRITE = "REPLACE INTO schedules (name, next_at, schedule) VALUES (?, ?, ?)"
 _DELETE = "DELETE FROM schedules WHERE name = ?"
 _DUE = """
-SELECT name, schedule FROM schedules WHERE next_at <= ? ORDER BY next_at LIMIT ?
+SELECT name FROM schedules WHERE next_at <= ? ORDER BY next_at, name LIMIT ?
 """
 
 _decode = msgspec.json.Decoder(Schedule).decode
@@ -86,34 +86,45 @@ def has_due(db: sqlite3.Connection, now: int) -> bool:
 
 
 def fire_due(tx: Transaction, limit: int) -> tuple[int, bool]:
-    """Fire due schedules; return how many jobs were added, and whether more are due."""
+    """
+    Fire due schedules; return how many jobs were added, and whether more are due.
+
+    One tick of each, the longest overdue first, and then those that are due again.
+    """
     count, left = 0, limit
-    for name, text in tx.db.execute(_DUE, (tx.now, limit)).fetchall():
-        due = _read(text)
-        if due is None:
-            # A newer version may have written it, whose workers fire it.
-            _log.error("schedule %s cannot be read, and does not fire", name)
-            continue
-        added, tried = _catch_up(tx, due, min(left, MAX_CATCH_UP))
-        count, left = count + added, left - tried
+    due = [name for (name,) in tx.db.execute(_DUE, (tx.now, limit)).fetchall()]
+    for _ in range(MAX_CATCH_UP):
+        due = due[:left]
+        for name in due:
+            count += _fire_one(tx, name)
+        left -= len(due)
+        again = [schedule for name in due for schedule in schedules(tx.db, name)]
+        due = [one.name for one in sorted(again, key=_order) if one.is_due(tx.now)]
+        if not due:
+            break
     return count, limit > 0 and left <= 0
 
 
-def _catch_up(tx: Transaction, schedule: Schedule, limit: int) -> tuple[int, int]:
-    """Fire until it is no longer due; return how many jobs, and in how many firings."""
-    count, tried = 0, 0
-    due: Schedule | None = schedule
-    while due is not None and due.is_due(tx.now) and tried < limit:
+def _order(schedule: Schedule) -> tuple[int, str]:
+    return schedule.next_at or 0, schedule.name
+
+
+def _fire_one(tx: Transaction, name: str) -> bool:
+    """Fire one tick of a schedule; return whether it added a job."""
+    for due in _read_one(tx.db, name):
+        if due is None:
+            # A newer version may have written it, whose workers fire it.
+            _log.error("schedule %s cannot be read, and does not fire", name)
+            return False
         try:
             firing = next_firing(due, tx.now, _open_jobs(tx, due))
         except ValueError as exc:
             # Its time zone is not known here; another process may know it.
-            _log.error("schedule %s does not fire: %s", due.name, exc)
-            break
-        added = _fire(tx, firing, due.name)
-        count, tried = count + bool(added and added.new), tried + 1
-        due = next(iter(schedules(tx.db, due.name)), None)
-    return count, tried
+            _log.error("schedule %s does not fire: %s", name, exc)
+            return False
+        added = _fire(tx, firing, name)
+        return added is not None and added.new
+    return False
 
 
 def _fire(tx: Transaction, firing: Firing, name: str) -> Added | None:
