@@ -25,7 +25,7 @@ PORT ?= 6379
 .PHONY: help setup demo test test-clients steady explore test-lowest test-lowest-part compiled-tests check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos chaos-schedules mutants redis clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/dev.stamp have-redis have-nginx have-browser ## make .venv with the pinned tools and this package; get redis-server, nginx and a browser
 	@echo "ready: make test, make demo, $(BIN)/kue --help"

@@ -138,7 +138,7 @@ async def test_a_cap_and_an_order_are_kept_with_the_limits(q: Kue) -> None:
         ({"ageing": "8d"}, "ageing must be at most 604,800,000 ms for one step"),
         (
             {"ageing": "1m", "max_waiting": 5, "when_full": "drop-oldest"},
-            "use when_full 'refuse' or 'wait'",
+            "use 'refuse' or 'wait'",
         ),
     ],
 )
