@@ -54,8 +54,7 @@ async def add(
     else:
         confirmed, added = await _add_at_homes(db, drafts, call)
         await _link_across(db, drafts, added, now=now)
-    stored = [one.id for one in added if not one.is_refused]
-    if stored and not confirmed:
+    if not confirmed and (stored := [one.id for one in added if not one.is_refused]):
         raise DurabilityUnknown(stored)
     return added
 

@@ -39,8 +39,10 @@ _COLUMNS = (
 #: All jobs that differ only in their bodies: {id: body}.
 _ADD = f"""
 INSERT INTO jobs (id, body, rank, {", ".join(_COLUMNS)})
-SELECT CAST(key AS INTEGER), value, ? + CAST(key AS INTEGER),
-    {", ".join("?" * len(_COLUMNS))} FROM json_each(?)
+SELECT CAST(key AS INTEGER), value,
+    {LEVEL} * ?{_COLUMNS.index("priority") + 1} + CAST(key AS INTEGER),
+    {", ".join(f"?{n + 1}" for n in range(len(_COLUMNS)))}
+FROM json_each(?{len(_COLUMNS) + 1})
 """
 _Columns = tuple[int | str | None, ...]
 
@@ -90,6 +92,8 @@ class _Batch:
         self._links: list[tuple[int, int]] = []
         self._types: set[str] = set()
         self._ranks = ranking.Ranks(tx)
+        #: Types without a cap and an order of their own: most of them.
+        self._plain: set[str] = set()
         #: Ranks that do not follow from priority and id.
         self._ranked: dict[int, int] = {}
         self._room = queue_cap.Room(tx)
@@ -120,17 +124,26 @@ class _Batch:
                 # A delay counts from when it is released; an absolute time stays.
                 state, at = State.BLOCKED, draft.at
                 self._links.extend((parent, job_id) for parent in open_)
-        if state is State.WAITING:
-            if not self._room.take(draft.type):
-                return False
-            rank = self._ranks.next(draft.type, draft.priority, draft.group)
-            if rank is not None:
-                self._ranked[job_id] = rank
-        columns = (draft.priority * LEVEL, *_columns(draft, state, at, story, now))
+        is_plain = state is not State.WAITING or draft.type in self._plain
+        if not is_plain and not self._may_wait(draft, job_id):
+            return False
+        columns = _columns(draft, state, at, story, now)
         self._bodies.setdefault(columns, {})[job_id] = body_of(draft.spec).decode()
         self._types.add(draft.type)
         self._take_key(draft, job_id, state)
         self._note(draft, job_id, state)
+        return True
+
+    def _may_wait(self, draft: Draft, job_id: int) -> bool:
+        """Give a job its place among those that wait; return whether there is room."""
+        if ranking.rule_of(self._tx, draft.type) is None:
+            self._plain.add(draft.type)
+            return True
+        if not self._room.take(draft.type):
+            return False
+        rank = self._ranks.next(draft.type, draft.priority, draft.group)
+        if rank is not None:
+            self._ranked[job_id] = rank
         return True
 
     def _check_parents(self, draft: Draft) -> tuple[str, list[int]]:
