@@ -30,7 +30,7 @@ from kue.cli.commands.top.state import (
     press,
 )
 from kue.client.queue import Kue
-from kue.http.v1.stats import Concern
+from kue.http.v1.warnings import Concern
 from kue.model.job import State
 from kue.store.contract import Store
 from kue.store.values import Pause, WorkerStatus

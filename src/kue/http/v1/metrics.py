@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from kue.client.queries import STATS_MINUTES
 from kue.http.framework.operations import RequestContext, Section
-from kue.http.v1.stats import MINUTE_MS, NOTHING, recent, sums_by_type, worker_counts
+from kue.http.v1.rates import MINUTE_MS, NOTHING, recent, sums_by_type
+from kue.http.v1.stats import worker_counts
 from kue.model.errors import StoreError
 from kue.model.histogram import BOUNDS, DAY_MS, percentile
 from kue.model.job import State

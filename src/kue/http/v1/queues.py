@@ -18,20 +18,22 @@ from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors, not_found
 from kue.http.v1.job_json import to_datetime
-from kue.http.v1.stats import (
+from kue.http.v1.rates import (
     NOTHING,
-    Counts,
-    Moment,
-    PauseView,
     Rates,
-    active_pauses,
-    check_type,
-    counts_of,
     drain_ms,
-    next_waits,
     rates_of,
     recent,
     sums_by_type,
+)
+from kue.http.v1.stats import (
+    Counts,
+    Moment,
+    PauseView,
+    active_pauses,
+    check_type,
+    counts_of,
+    next_waits,
 )
 from kue.model.duration import milliseconds, optional_ms
 from kue.model.histogram import Percentiles, percentiles

@@ -14,7 +14,7 @@ import msgspec
 
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors
-from kue.http.v1.stats import NOTHING, recent, sums_by_type
+from kue.http.v1.rates import NOTHING, recent, sums_by_type
 from kue.model.duration import milliseconds
 from kue.model.names import Name
 from kue.worker.backlog import backlogs, first_waits

@@ -17,7 +17,7 @@ from kue.cli.commands.top.tables import (
     worker_state,
 )
 from kue.cli.output.text import both, since, visible, words
-from kue.http.v1.stats import MINUTE_MS, RATE_MINUTES
+from kue.http.v1.rates import MINUTE_MS, RATE_MINUTES
 from kue.model.histogram import Percentiles, percentiles
 from kue.model.job import State
 from kue.worker.unhandled_types import takes

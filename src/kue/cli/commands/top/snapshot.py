@@ -12,16 +12,15 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from kue.cli.output.text import jobs
-from kue.http.v1.stats import (
+from kue.http.v1.rates import (
     MINUTE_MS,
     NOTHING,
     QUIET_MINUTES,
-    Concern,
-    PauseView,
     recent_of,
     sums_by_type,
-    warnings_of,
 )
+from kue.http.v1.stats import PauseView
+from kue.http.v1.warnings import Concern, warnings_of
 from kue.model.job import State
 from kue.store.values import Stat, summed
 from kue.worker.waiting_time import oldest_waits
