@@ -42,16 +42,25 @@ local function over()
     - rule.cap or 0
 end
 
--- Return the oldest jobs of the lowest priority, at most `most`, and where they are.
-local function oldest(most)
-  local place = redis.call("EXISTS", q .. "waiting") == 1 and "waiting" or "held"
-  local last = redis.call("ZRANGE", q .. place, -1, -1, "WITHSCORES")[2]
-  local first = math.floor(tonumber(last) / ranks.LEVEL) * ranks.LEVEL
-  return redis.call("ZRANGEBYSCORE", q .. place, first, "+inf", "LIMIT", 0, most), place
+-- Add jobs of a structure to those to drop, priority by priority, until there are `most`.
+local function find_oldest(place, dropped, most)
+  local below = "+inf"
+  while #dropped < most do
+    local last = redis.call("ZREVRANGEBYSCORE", q .. place, below, "-inf", "WITHSCORES",
+      "LIMIT", 0, 1)[2]
+    if not last then
+      return
+    end
+    local first = math.floor(tonumber(last) / ranks.LEVEL) * ranks.LEVEL
+    for _, id in ipairs(redis.call("ZRANGEBYSCORE", q .. place, first, below,
+      "LIMIT", 0, most - #dropped)) do
+      dropped[#dropped + 1] = { id = id, place = place, head = header(id) }
+    end
+    below = "(" .. string.format("%.0f", first)
+  end
 end
 
-local function drop(id, place)
-  local head = header(id)
+local function drop(id, place, head)
   if not head then
     redis.call("ZREM", q .. place, id)
     redis.call("ZADD", q .. "parked", now, id)
@@ -69,20 +78,18 @@ end
 -- Check.
 check_shard()
 check_type(job_type)
-local left = math.min(MAX_DROPPED, over())
-while left > 0 do
-  local ids, place = oldest(left)
-  for _, id in ipairs(ids) do
-    local head = header(id)
-    if head then
-      check_ties(id, head)
-    end
+local dropped, most = {}, math.min(MAX_DROPPED, over())
+find_oldest("waiting", dropped, most)
+find_oldest("held", dropped, most)
+for _, one in ipairs(dropped) do
+  if one.head then
+    check_ties(one.id, one.head)
   end
-  -- Move.
-  for _, id in ipairs(ids) do
-    drop(id, place)
-  end
-  left = left - #ids
+end
+
+-- Move.
+for _, one in ipairs(dropped) do
+  drop(one.id, one.place, one.head)
 end
 
 -- Publish.
