@@ -397,6 +397,20 @@ async def test_webhooks_of_a_process_that_stopped_are_sent_once_by_the_next(
     assert job.data["status"] == "raised"
 
 
+async def test_a_webhook_that_a_cap_refuses_is_logged(
+    q: Kue, caplog: pytest.LogCaptureFixture
+) -> None:
+    await q.limit(webhook.TYPE, max_waiting=1)
+    for name in ("email", "video"):
+        await q.set_alert(name, backlog=1, webhook="http://127.0.0.1:9/x")
+        await q.enqueue(name)
+
+    await q.check_alerts()
+
+    assert len(await jobs_of_webhooks(q, State.WAITING)) == 1
+    assert "the webhook of an alert of video was not added" in caplog.text
+
+
 async def test_a_job_cannot_send_anything_that_no_alert_reported(
     q: Kue, receiver: Receiver
 ) -> None:

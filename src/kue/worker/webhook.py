@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import hmac
 import http.client
+import logging
 import secrets
 import ssl
 import time
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from kue.model.settings import Settings
     from kue.store.contract import Store
     from kue.worker.active_run import ActiveRun
+
+logger = logging.getLogger(__name__)
 
 TYPE = "kue.webhook"
 ROOM = "webhook"
@@ -82,7 +85,14 @@ async def add(store: Store, notice: AlertNotice, url: str) -> None:
         timeout=JOB_TIMEOUT,
         tags=["alert"],
     )
-    await store.add([job], producer=secrets.token_hex(8), seq=1)
+    [added] = await store.add([job], producer=secrets.token_hex(8), seq=1)
+    if added.is_refused:
+        logger.error(
+            "the webhook of an alert of %s was not added: as many jobs of type %s "
+            "wait as its cap allows",
+            notice.type,
+            TYPE,
+        )
 
 
 def processor(store: Store, settings: Settings) -> Processor:
