@@ -16,7 +16,7 @@ import msgspec
 from kue.model.job import State
 from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.values import Limits
-from kue.store.waiting_order import LEVEL
+from kue.store.waiting_order import LEVEL, WaitingOrder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ def rule_of(tx: Transaction, type: str) -> Limits | None:
 def is_ordered(tx: Transaction, type: str) -> bool:
     """Return whether ranks of the type are given when jobs begin to wait."""
     rule = rule_of(tx, type)
-    return rule is not None and bool(rule.fair or rule.ageing)
+    return rule is not None and WaitingOrder.of(rule).is_given
 
 
 class Turns:

@@ -44,7 +44,8 @@ for i = 5, #ARGV do
   for _, place in ipairs({ "waiting", "held" }) do
     if head and redis.call("ZSCORE", q .. place, id) then
       local ageing = rule and rule.ageing
-      -- Those of one millisecond stay in order, but for every thousandth job.
+      -- Jobs of one millisecond keep their order, unless their numbers pass a multiple of
+      -- 1,000: there are no more ranks in a millisecond.
       local to = ageing and (head.created + head.priority * ageing) * 1000
         + math.floor(id / shards) % 1000 or score(head.priority, id)
       rescore(id, q, place, head, to)
