@@ -289,6 +289,9 @@ class Released(_Ending, frozen=True, tag="released"):
     delay: int = 0
     counts: bool = False
     reason: str = ""
+    #: The sleep or wait that its handler came to, as a field of the steps: its record
+    #: is written with the ending.  Left out of the JSON, which else ends with it.
+    suspended: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Stalled(_Ending, frozen=True, tag="stalled"):
@@ -326,6 +329,8 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Whether the handler asked to be retried, rather than raising an error.
     asked: bool = False
     reason: str = ""
+    #: What the job sleeps or waits for since, see `Released.suspended`.
+    suspended: str = ""
     #: "lease" or "ttl" when maintenance ended the run because that had run out.
     taken: str = ""
     #: The fingerprint of its error, where the job failed for good.

@@ -66,10 +66,13 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from msgspec import Raw
+
     from kue.model.histogram import Timing
     from kue.model.job import Draft, Job, State
     from kue.model.named_limits import StoredLimit
     from kue.model.schedule import Schedule
+    from kue.model.steps import JobSteps, Signal, Step
 
 #: Called with (done, total) while a check runs.
 OnProgress = Callable[[int, int], None]
@@ -237,6 +240,10 @@ class Store(ABC):
         (final endings, unless ``unique_for`` lasts), the slots of group and type, and
         dependants, and starts retention.
 
+        A ``Released`` run that is *suspended* also begins that sleep or wait, and the
+        job is delayed until its end; if it waits for a signal that is there, it becomes
+        waiting.  Of such lines the history keeps the last `MAX_SUSPENSIONS` only.
+
         DONE; ALREADY when this very run was settled before (the first ending stands,
         whatever this one is); LOST when the run was reclaimed; GONE when the job was
         removed.
@@ -385,6 +392,55 @@ class Store(ABC):
         GONE when the job does not exist, or *created_at* is that of another one.
         """
 
+    # -- steps and signals -----------------------------------------------------
+
+    @abstractmethod
+    async def steps(self, job_id: int) -> JobSteps:
+        """Return what a job did and waits for, and its signals; empty for no job."""
+
+    @abstractmethod
+    async def record_step(
+        self, job: Job, name: str, result: Raw, *, duration: int, now: int | None = None
+    ) -> Result:
+        """
+        Keep what a step of a running job returned, for later runs.
+
+        DONE; ALREADY when there is a step of that name, whose result stands; REFUSED
+        when there are `MAX_STEPS`; LOST when the run is not the current one; GONE.
+        """
+
+    @abstractmethod
+    async def receive(
+        self, job: Job, signal: str, number: int, *, now: int | None = None
+    ) -> Step | Result | None:
+        """
+        Return the *number*-th wait of a running job for *signal*, if it has begun.
+
+        A wait receives the oldest signal of its name that none has received yet, and
+        times out once its time has passed without one; either is recorded here, once,
+        and then returned whenever it is asked for.  A wait that was not begun by a
+        suspension (`settle`) begins here only if a signal is there.  LOST when the run
+        is not the current one; GONE.
+        """
+
+    @abstractmethod
+    async def signal(
+        self,
+        job_id: int,
+        signal: Signal,
+        *,
+        created_at: int | None = None,
+        now: int | None = None,
+    ) -> Reply:
+        """
+        Send a signal to a job: it is kept until a wait of the job receives it.
+
+        A job that was suspended for it becomes waiting at once.  DONE; ALREADY for a
+        signal with an id that the job has; REFUSED with the state of a job that has
+        ended, or with none when it has `MAX_SIGNALS`; GONE, also when *created_at* is
+        that of another job.
+        """
+
     # -- administration --------------------------------------------------------
 
     @abstractmethod
@@ -414,8 +470,9 @@ class Store(ABC):
 
         A finished job is requeued afresh: attempts and stalls count from 0, its history
         continues with a line ``restarted``, and its unique key is taken again (HELD if
-        another job has it).  A blocked job no longer waits for its parents.  Moving a
-        waiting job to waiting is ALREADY.
+        another job has it).  Steps of a failed or cancelled job are kept, without a
+        wait that ended it; those of a complete one are forgotten.  A blocked job no
+        longer waits for its parents.  Moving a waiting job to waiting is ALREADY.
         """
 
     @abstractmethod

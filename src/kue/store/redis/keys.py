@@ -37,6 +37,7 @@ KEYS = (
     (":live:<n>", "string", "one bit per job, 65,536 per key"),
     (":job:<id>", "string", "the record: header, body, one history line per ending"),
     (":job:<id>:log", "list", "log lines, JSON"),
+    (":job:<id>:steps", "hash", "durable steps and signals: `store/step_record.py`"),
     (":job:<id>:after", "set", "jobs that a blocked job waits for"),
     (":job:<id>:then", "zset", "jobs that wait for this one to succeed"),
     (":job:<id>:finally", "zset", "jobs that wait for this one to end"),

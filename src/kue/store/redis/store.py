@@ -21,6 +21,7 @@ from kue.store.redis.verbs import (
     runs,
     schedules,
     stats,
+    steps,
     workers,
 )
 from kue.store.redis.verbs.watch import RedisSubscriptions
@@ -100,6 +101,11 @@ class RedisStore(Store):
     wait = _verb(runs.wait)
     progress = _verb(runs.progress)
     log = _verb(runs.log)
+
+    record_step = _verb(steps.record_step)
+    receive = _verb(steps.receive)
+    signal = _verb(steps.signal)
+    steps = _verb(steps.steps)
 
     tend = _verb(maintenance.tend)
     schedule = _verb(schedules.schedule)

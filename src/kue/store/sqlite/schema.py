@@ -26,6 +26,7 @@ TABLES = (
         "all data of a job; `body` and `story` (its history) are as in Redis",
     ),
     ("logs", "log lines"),
+    ("steps", "durable steps and signals of jobs: `store/step_record.py`"),
     ("uniques", "holders of unique keys, and until when"),
     ("links", "which job waits for which"),
     (
@@ -418,10 +419,22 @@ CREATE TABLE turns (
 CREATE INDEX turns_rank ON turns (type, rank);
 """
 
+_TENTH = """
+-- what jobs did and wait for, see kue.store.step_record
+CREATE TABLE steps (
+    job_id INTEGER,
+    field TEXT,
+    value TEXT NOT NULL,
+    PRIMARY KEY (job_id, field)
+) STRICT, WITHOUT ROWID;
+-- whether it has any of these
+ALTER TABLE jobs ADD COLUMN has_steps INTEGER NOT NULL DEFAULT 0;
+"""
+
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.
 MIGRATIONS: tuple[str, ...] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH),
-    _NINTH,
+    *(_NINTH, _TENTH),
 )
 
 

@@ -37,6 +37,7 @@ from kue.store.sqlite.verbs import (
     runs,
     schedules,
     stats,
+    steps,
     watch,
     workers,
 )
@@ -391,6 +392,11 @@ class SqliteStore(Store):
     begin = _writing(Store.begin, runs.begin)
     progress = _writing(Store.progress, runs.progress)
     log = _writing(Store.log, runs.log)
+
+    record_step = _writing(Store.record_step, steps.record_step)
+    receive = _writing(Store.receive, steps.receive)
+    signal = _writing(Store.signal, steps.signal)
+    steps = _reading(Store.steps, steps.steps)
 
     update = _writing(Store.update, changes.update)
     move = _writing(Store.move, changes.move)

@@ -16,6 +16,7 @@ import msgspec
 from kue.model.job import Error
 from kue.model.names import check_name, quote, unquote
 from kue.store.redis.record import PauseDetails
+from kue.store.step_record import is_valid as is_step
 from kue.store.values import AuditEntry, LogLine
 
 if TYPE_CHECKING:
@@ -144,8 +145,22 @@ def _form(text: str) -> Callable[[bytes], bool]:
 
 def value_rule_of(key: KnownKey) -> ValueRule | None:
     """Return the rule about what *key* holds; None if other rules are about it."""
-    name = key.name if key.kind in ("shard", "type") else key.kind
+    name = key.name if key.kind in ("shard", "type", "part") else key.kind
     return VALUE_RULES.get(name)
+
+
+class _StepRule(ValueRule):
+    """What the record of a job's steps looks like: `kue.store.step_record`."""
+
+    def __init__(self) -> None:
+        # A step without its result would be done again: a person has to decide.
+        super().__init__(is_removable=False)
+
+    def is_valid(self, member: bytes, value: Value) -> bool:
+        try:
+            return is_step(member.decode(), bytes(value).decode())  # type: ignore[arg-type]
+        except UnicodeDecodeError:
+            return False
 
 
 _COUNTS = ValueRule(
@@ -171,6 +186,7 @@ VALUE_RULES = {
         ("pruned:[^:]*:<name>", "<time>:<time>:<time>"),
     ),
     "types": ValueRule(("<name>", ".*")),
+    "steps": _StepRule(),
     "workers": ValueRule(("<name>", "<lease>")),
     "info": ValueRule(("<name>", "<object>")),
     "orders": ValueRule(("<name>", "[a-z]+=<time>(?: [a-z]+=<time>)*")),

@@ -105,7 +105,7 @@ async def _change(
             answer = await db.run(shard, script, *args, *jobs, now=now)
             words, details = answer[::2], answer[1::2]
             for position, *reply in zip(positions, words, details, strict=False):
-                replies[position] = _reply(*reply)
+                replies[position] = reply_of(*reply)
             positions = positions[len(words) :]
     return [replies[position] for position in range(len(job_ids))]
 
@@ -159,7 +159,8 @@ def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
     return old, new, priority
 
 
-def _reply(result: bytes, explanation: bytes) -> Reply:
+def reply_of(result: bytes, explanation: bytes) -> Reply:
+    """Return a reply from the words of a script."""
     word, detail = Result(result.decode()), explanation.decode()
     if word is Result.HELD:
         return Reply(word, holder=int(detail))

@@ -5,6 +5,7 @@
 --           r  remove what completed
 --           t  keep only the newest lines of the history
 --           k  the attempt counts (released)
+--           w  the job sleeps, or waits for a signal (released): the line ends with which
 --           L  only if the worker's lease is over; T  only if the ttl is
 -- ARGV from `first` on: id, token, end of the history line; `count` times.
 -- Results other than "done" go into `words` as index, word.
@@ -66,10 +67,27 @@ local function is_overdue(id, q, token, flags)
   return true
 end
 
-local function trim_history(id)
+-- Drop the oldest line of a suspension beyond those that are kept.
+local MAX_SUSPENSIONS = 3
+local function drop_suspension(lines)
+  local found = {}
+  for i = 3, #lines do
+    if string.find(lines[i], '"suspended":"[^"]*"}$') then
+      found[#found + 1] = i
+    end
+  end
+  if #found > MAX_SUSPENSIONS then
+    table.remove(lines, found[1])
+  end
+end
+
+local function trim_history(id, is_suspended)
   local lines = {}
   for line in string.gmatch(redis.call("GET", job .. id), "[^\n]+") do
     lines[#lines + 1] = line
+  end
+  if is_suspended then
+    drop_suspension(lines)
   end
   local kept = { lines[1], lines[2] }
   for i = math.max(3, #lines - MAX_HISTORY + 1), #lines do
@@ -89,7 +107,7 @@ local function emit_end(id, job_type, token, ending, tail)
   emit(EVENT_OF[ending], id, job_type, attempt, detail)
 end
 
-local function requeue(id, q, head, token, ending, delay, flags, tries)
+local function requeue(id, q, head, token, ending, due, flags, tries)
   local attempt = tonumber(string.match(token, "^%d+:%d+:(%d+):"))
   local stalls = tonumber(string.match(tries or "", ":(%d+)$") or 0)
   if ending == "stalled" then
@@ -98,8 +116,8 @@ local function requeue(id, q, head, token, ending, delay, flags, tries)
     attempt = attempt - 1
   end
   redis.call("HSET", q .. "tries", id, attempt .. ":" .. stalls)
-  if delay > 0 then
-    arrive_delayed(id, q, head, now + delay)
+  if due then
+    arrive_delayed(id, q, head, due)
   else
     -- Also if the run does not count as an attempt.
     head.has_just_run = true
@@ -217,7 +235,7 @@ local function settle(ending, job_type, delay, flags, first, count)
   end
   if string.find(flags, "t", 1, true) then
     for _, id in ipairs(gone) do
-      trim_history(id)
+      trim_history(id, string.find(flags, "w", 1, true))
     end
   end
   if with_header then
@@ -238,7 +256,12 @@ local function settle(ending, job_type, delay, flags, first, count)
           redis.call("ZADD", q .. "retain_" .. ending, now + head.retention, id)
         end
       else
-        requeue(id, q, head, ARGV[first + 3 * i - 2], ending, delay, flags, tries[i])
+        local due = delay > 0 and now + delay or nil
+        if string.find(flags, "w", 1, true) then
+          local field = string.match(ARGV[first + 3 * i - 1], '"suspended":"([^"]*)"}$')
+          due = suspend(id, field, delay)
+        end
+        requeue(id, q, head, ARGV[first + 3 * i - 2], ending, due, flags, tries[i])
       end
     end
   end
