@@ -39,18 +39,22 @@ from kue.model.errors import (
     Retry,
     ScheduleDeclared,
     ScheduleNotFound,
+    SignalTimeout,
     Skip,
+    StepError,
     StoreCorrupt,
     StoreError,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
+    Suspended,
     UniqueHeld,
 )
 from kue.model.events import Event, Kind
 from kue.model.job import Draft, Job, Priority, State
 from kue.model.named_limits import LimitRule, StoredLimit, TaskLimit, concurrency, rate
 from kue.model.schedule import Schedule
+from kue.model.steps import JobSteps, Signal, Step
 from kue.model.version import version
 from kue.worker import ActiveJob, Interrupted, current_job
 
@@ -86,6 +90,7 @@ __all__ = [
     "JobFailed",
     "JobHandle",
     "JobNotFound",
+    "JobSteps",
     "Kind",
     "Kue",
     "KueError",
@@ -100,14 +105,19 @@ __all__ = [
     "ScheduleDeclared",
     "ScheduleNotFound",
     "Selection",
+    "Signal",
+    "SignalTimeout",
     "Skip",
     "State",
+    "Step",
+    "StepError",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
     "StoreRefused",
     "StoreUnavailable",
     "StoredLimit",
+    "Suspended",
     "SyncJobBuilder",
     "SyncJobHandle",
     "SyncKue",

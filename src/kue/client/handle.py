@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
+from kue.client.signals import send_signal
 from kue.client.subscriptions import Callback, Callbacks, kind_of
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import (
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from kue.model.job import Job, PriorityGiven
     from kue.model.options import AttemptsGiven
     from kue.model.payload import JSON
+    from kue.model.steps import JobSteps
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -297,6 +299,35 @@ class JobHandle(Generic[T_co]):
         [word] = await self._connection.store.progress([update])
         await self._check(word, "report progress")
 
+    # -- steps and signals -----------------------------------------------------
+
+    async def steps(self) -> JobSteps:
+        """
+        Return what the job did and waits for, and the signals sent to it.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+        """
+        steps = await self._connection.store.steps(self.id)
+        # If the id is still this job's, it was when the steps were read.
+        await self.refresh()
+        return steps
+
+    async def signal(self, name: str, data: JSON = None) -> None:
+        """
+        Send a signal: ``job.wait_for(name)`` in its handler returns *data*.
+
+        It is kept until the job waits for it; a job that waits goes on at once.
+
+        Raises:
+            InvalidTransition: It has ended.
+            BadPayload: *data* is not JSON, or has more than 64 KiB.
+            ValueError: *name* cannot be one, or 1,000 signals were sent to the job.
+        """
+        await send_signal(
+            self._connection, self.id, name, data, created_at=self._created_at
+        )
+
     # -- changing --------------------------------------------------------------
 
     async def update(
@@ -363,9 +394,10 @@ class JobHandle(Generic[T_co]):
         """
         Requeue an ended job, with other *data* if given; return whether this call did.
 
-        Its attempts start again from 0.  What is retried is the ending that this handle
-        read last (now, if it has read none): False means that someone else has retried
-        it since, and that the job was left as it is.
+        Its attempts start again from 0.  A failed or cancelled job keeps the steps that
+        it finished, a complete one begins afresh.  What is retried is the ending that
+        this handle read last (now, if it has read none): False means that someone else
+        has retried it since, and that the job was left as it is.
 
         Raises:
             InvalidTransition: It has not ended; or other *data* is given, and it was

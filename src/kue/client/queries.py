@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kue.model.job import Job
     from kue.model.named_limits import StoredLimit
     from kue.model.options import FilterOptions
+    from kue.model.steps import JobSteps
     from kue.store.values import Errors, Stacks, Stat, StoreFacts, WorkerStatus
 
 Order = Literal["asc", "desc"]
@@ -89,6 +90,10 @@ class Queries:
     async def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
         """Return lines *start* to *stop* (inclusive) of a job's log."""
         return await self._connection.store.logs(job_id, start, stop)
+
+    async def steps(self, job_id: int) -> JobSteps:
+        """Return what a job did and waits for, and the signals sent to it."""
+        return await self._connection.store.steps(job_id)
 
     # -- counting --------------------------------------------------------------
 

@@ -12,11 +12,13 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kue.worker.active_job import ActiveJob
+from kue.worker.step_store import RunStepStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from kue.model.job import Ending, Job
+    from kue.worker.durable_steps import StepStore
     from kue.worker.run_services import RunServices
 
 T = TypeVar("T")
@@ -108,6 +110,9 @@ class ActiveRun(ActiveJob):
 
     def lose(self) -> None:
         self.interrupt(None)
+
+    def step_store(self) -> StepStore:
+        return RunStepStore(self)
 
     def interrupt(self, ending: Ending | RunTimeout | None) -> None:
         """

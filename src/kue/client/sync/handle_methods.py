@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kue.model.job import Job, PriorityGiven
     from kue.model.options import AttemptsGiven
     from kue.model.payload import JSON
+    from kue.model.steps import JobSteps
     from kue.store.values import LogLine
 
 
@@ -72,6 +73,28 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         self._call(lambda job: job.progress(done, total, data))
 
+    def steps(self) -> JobSteps:
+        """
+        Return what the job did and waits for, and the signals sent to it.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+        """
+        return self._call(lambda job: job.steps())
+
+    def signal(self, name: str, data: JSON = None) -> None:
+        """
+        Send a signal: ``job.wait_for(name)`` in its handler returns *data*.
+
+        It is kept until the job waits for it; a job that waits goes on at once.
+
+        Raises:
+            InvalidTransition: It has ended.
+            BadPayload: *data* is not JSON, or has more than 64 KiB.
+            ValueError: *name* cannot be one, or 1,000 signals were sent to the job.
+        """
+        self._call(lambda job: job.signal(name, data))
+
     def update(
         self,
         *,
@@ -112,9 +135,10 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         Requeue an ended job, with other *data* if given; return whether this call did.
 
-        Its attempts start again from 0.  What is retried is the ending that this handle
-        read last (now, if it has read none): False means that someone else has retried
-        it since, and that the job was left as it is.
+        Its attempts start again from 0.  A failed or cancelled job keeps the steps that
+        it finished, a complete one begins afresh.  What is retried is the ending that
+        this handle read last (now, if it has read none): False means that someone else
+        has retried it since, and that the job was left as it is.
 
         Raises:
             InvalidTransition: It has not ended; or other *data* is given, and it was

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from kue.client.admin import OnFull, WorkerOrder
+    from kue.client.admin import OnFull, WithId, WorkerOrder
     from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven, OnProgress
     from kue.client.queries import Order
     from kue.client.selection import Selection
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from kue.model.job import Draft, Job, State
     from kue.model.named_limits import StoredLimit, TaskLimit
     from kue.model.options import FilterOptions
+    from kue.model.payload import JSON
     from kue.model.schedule import Schedule
     from kue.model.schedule_options import ScheduleOptions
+    from kue.model.steps import JobSteps
     from kue.store.values import (
         ErrorGroup,
         Errors,
@@ -70,6 +72,10 @@ class SyncQueueMethods(BlockingCalls):
     def logs(self, job_id: int, start: int = 0, stop: int = -1) -> list[LogLine]:
         """Return lines *start* to *stop* (inclusive) of a job's log."""
         return self.call(lambda q: q.logs(job_id, start, stop))
+
+    def steps(self, job_id: int) -> JobSteps:
+        """Return what a job did and waits for, and the signals sent to it."""
+        return self.call(lambda q: q.steps(job_id))
 
     def counts_by_type(self) -> dict[str, dict[State, int]]:
         """Return how many jobs each type has in each state."""
@@ -267,6 +273,23 @@ class SyncQueueMethods(BlockingCalls):
             ValueError: Both a type and a worker are given.
         """
         return self.call(lambda q: q.resume(type, worker=worker))
+
+    def signal(self, job: int | WithId, name: str, data: JSON = None) -> None:
+        """
+        Send a signal to a job, given by its id or its handle::
+
+            await q.signal(42, "approved", {"by": "ann"})
+
+        ``job.wait_for("approved")`` in its handler returns *data*.  It is kept until
+        the job waits for it; a job that waits goes on at once.
+
+        Raises:
+            JobNotFound: There is no such job.
+            InvalidTransition: It has ended.
+            BadPayload: *data* is not JSON, or has more than 64 KiB.
+            ValueError: *name* cannot be one, or 1,000 signals were sent to the job.
+        """
+        self.call(lambda q: q.signal(job, name, data))
 
     def order(self, worker: str, order: WorkerOrder) -> bool:
         """
