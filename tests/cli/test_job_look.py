@@ -5,16 +5,28 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import msgspec
 import pytest
 
 from kue import Kue
 from kue.cli.commands.job.show import unseen
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Completed, Error, Failed, Released, Retried, State
+from kue.model.steps import Signal
 from kue.store.contract import Store
 from kue.store.values import MAX_LOG_LINES, LogLine, Progress
 from tests.support.command_line import CommandLine
-from tests.support.jobs import add_many, claim_one, end, job_in, start_one
+from tests.support.jobs import (
+    DAY,
+    HOUR,
+    SECOND,
+    add_many,
+    claim_one,
+    end,
+    get_one,
+    job_in,
+    start_one,
+)
 from tests.support.patience import PATIENCE_SECONDS
 
 STACK = 'Traceback:\n\tFile "a.py"\nOSError: gone'
@@ -347,3 +359,57 @@ def test_a_blocked_job_says_what_it_waits_for(kue: CommandLine) -> None:
     job_id = kue.arrange(lambda store: job_in(store, State.BLOCKED))
 
     assert ["after", str(job_id - 1)] in kue("job", "show", job_id).rows
+
+
+async def waiting(store: Store) -> int:
+    """Bring about a job that did a step, slept, and waits for a signal."""
+    now = await store.now()
+    job = await start_one(store, "order", now=now - HOUR)
+    result = msgspec.Raw(b'{"id":7}')
+    await store.record_step(job, "charge", result, duration=1500, now=now - HOUR)
+    await store.signal(job.id, Signal(name="other", data=1), now=now - HOUR)
+    await end(store, job, Released(SECOND, suspended="sleep:1"), now=now - HOUR)
+    job = await claim_one(store, "order", now=now - SECOND)
+    await end(store, job, Released(DAY, suspended="wait:1:approved"), now=now)
+    return job.id
+
+
+def test_steps_and_what_the_job_waits_for_are_shown(kue: CommandLine) -> None:
+    job_id = kue.arrange(waiting)
+
+    said = kue("job", "show", job_id)
+
+    facts = {row[0]: row[1:] for row in said.rows if row[0] not in ("history", "step")}
+    assert facts["waits for"][0].startswith("signal 'approved', until 20")
+    assert facts["signals"] == ["other 1"]
+    charge, sleep, wait = (row[1:] for row in said.rows if row[0] == "step")
+    assert (*charge[:2], *charge[3:]) == ("step", "charge", "1.5 s", '{"id":7}')
+    assert sleep[:2] == ["sleep", "1"]
+    assert wait[:2] == ["wait", "approved"]
+    assert wait[4].startswith("until 20")
+    shown = kue("job", "show", job_id, "--json").items[0]
+    assert [step["name"] for step in shown["steps"]] == ["charge", "1", "approved"]
+    assert shown["pending"]["name"] == "approved"
+
+
+def test_a_signal_is_sent(kue: CommandLine) -> None:
+    job_id = kue.arrange(waiting)
+
+    said = kue("job", "signal", job_id, "approved", '{"by": "ann"}')
+
+    assert (said.code, said.rows) == (0, [[str(job_id), "sent"]])
+    job = kue.arrange(lambda store: get_one(store, job_id))
+    assert job.state is State.WAITING
+    sent = kue("job", "signal", job_id, "more", "--json").items[0]
+    assert sent == {"id": job_id, "signal": "more"}
+
+
+def test_a_signal_that_cannot_be_sent_says_why(kue: CommandLine) -> None:
+    ended = kue.arrange(lambda store: job_in(store, State.FAILED))
+
+    assert kue("job", "signal", ended, "a").err == (
+        f"kue: job {ended} is failed and cannot be sent a signal\n"
+    )
+    assert kue("job", "signal", 4711, "a").err == "kue: job 4711 does not exist\n"
+    assert "the name of a signal must have" in kue("job", "signal", ended, "").err
+    assert "data" in kue("job", "signal", ended, "a", "{not json").err

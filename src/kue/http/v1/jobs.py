@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 
 from kue.client.handle import job_of
 from kue.http.auth.roles import Scope
@@ -28,6 +29,8 @@ from kue.model.errors import BadPayload, JobNotFound
 from kue.model.job_json import AttemptView, JobDetail, job_detail, job_view
 from kue.model.names import check_name
 from kue.model.options import AttemptsGiven
+from kue.model.step_json import StepsView, steps_view
+from kue.model.steps import JobSteps
 from kue.store.values import MAX_LOG_LINES, Filter, Priority
 
 if TYPE_CHECKING:
@@ -211,6 +214,24 @@ async def attempts(context: RequestContext, job_id: JobId) -> list[AttemptView]:
     """How a job's runs ended, and what was done to it; the newest 20 are kept."""
     job = job_of(await context.q.get(job_id))
     return _detail(context, job).history
+
+
+@section.get("/{job_id}/steps")
+async def steps(context: RequestContext, job_id: JobId) -> StepsView:
+    """
+    Durable steps of a job: what it did, what it waits for, and its signals.
+
+    They are kept until the job is removed, or runs again after it completed.
+    """
+    found, hide = await context.q.steps(job_id), context.redaction.hide
+    # A missing job has no steps either.
+    if found == JobSteps() and not await context.q.exists(job_id):
+        raise JobNotFound(job_id)
+    shown = JobSteps(
+        tuple(replace(step, result=hide(step.result)) for step in found.steps),
+        tuple(replace(one, data=hide(one.data)) for one in found.signals),
+    )
+    return steps_view(shown, await context.q.now())
 
 
 def _detail(context: RequestContext, job: Job) -> JobDetail:
