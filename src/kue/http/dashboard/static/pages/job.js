@@ -18,6 +18,7 @@ import { dependencies, hasDependencies } from "./job/dependencies.js";
 import { detailsOf, factList } from "./job/details.js";
 import { logPanel } from "./job/log.js";
 import { asBody, codeView } from "./job/snippets.js";
+import { pendingNote, stepsView } from "./job/steps.js";
 import { timeline } from "./job/timeline.js";
 import { heldNote } from "./limits/words.js";
 
@@ -29,6 +30,7 @@ const HELD_POLL = 5_000;
 const SHORT = 120;
 //: What the tag of a schedule's jobs begins with, before its name.
 const SCHEDULE_TAG = "schedule:";
+const NO_STEPS = { steps: [], signals: [], pending: null };
 const KEYS = [
   ["r", "retry", "Retry"],
   ["n", "promote", "Run now"],
@@ -82,13 +84,20 @@ class JobView {
     this._timeline = timeline(() => Date.now());
     this._dependencies = dependencies();
     this._code = codeView();
+    this._steps = stepsView();
     this.node = h("div", { class: "job-page" });
     this._sections = null;
   }
 
   async read(signal) {
     try {
-      this._show(await api.get(`/jobs/${this._id}`, null, { signal }));
+      const [job, steps] = await Promise.all([
+        api.get(`/jobs/${this._id}`, null, { signal }),
+        // The rest of the page is worth showing without them.
+        api.get(`/jobs/${this._id}/steps`, null, { signal }).catch(() => NO_STEPS),
+      ]);
+      this._show({ ...job, pending: job.state === "delayed" ? steps.pending : null });
+      this._stepsPanel.hidden = !this._steps.show(steps);
     } catch (problem) {
       if (problem.status !== 404) throw problem;
       this.showRemoved();
@@ -141,6 +150,7 @@ class JobView {
       result: h("div"),
     };
     const result = panel("Result", {}, slots.result);
+    this._stepsPanel = panel("Steps", {}, this._steps.node);
     const links = panel("Dependencies", {}, this._dependencies.node);
     const text = () => JSON.stringify(this._job?.data ?? null, null, 2);
     const copyData = copyButton(text, "Copy the data");
@@ -160,6 +170,7 @@ class JobView {
           { class: "job-main" },
           panel("Data", { aside: copyData }, slots.data),
           result,
+          this._stepsPanel,
           panel("Attempts", {}, slots.attempts),
           panel("Log", {}, this._log.node),
         ),
@@ -177,7 +188,7 @@ class JobView {
       section(slots.actions, buttonsOf, () => this._buttons()),
       section(slots.notes, notesOf, notesView),
       section(slots.progress, progressOf, progressView),
-      section(slots.details, ({ data, result: _, history, error, ...rest }) => rest, (job) =>
+      section(slots.details, ({ data, result: _, history, error, pending, ...rest }) => rest, (job) =>
         factList(detailsOf(job)),
       ),
       section(slots.data, (job) => job.data, (job) => jsonTree(job.data)),
@@ -280,8 +291,8 @@ function titleView(job) {
   ];
 }
 
-function notesOf({ held, held_until: until, state, promote_at: due, error, tags }) {
-  return [held, until, state, due, error, tags];
+function notesOf({ held, held_until: until, state, promote_at: due, error, tags, pending }) {
+  return [held, until, state, due, error, tags, pending];
 }
 
 //: "Added by schedule NAME, for 09:00:00"; null for other jobs.
@@ -295,13 +306,14 @@ function scheduleNote({ tags, meta }) {
 }
 
 function notesView(job) {
-  const due = job.state === "delayed" && job.promote_at;
+  const due = job.state === "delayed" && !job.pending && job.promote_at;
   const like = job.fingerprint ? { fingerprint: job.fingerprint } : { error: job.error?.kind };
   const similar = new URLSearchParams({ state: "failed", type: job.type, ...like });
   return [
     scheduleNote(job),
     job.held && heldNote(job),
     due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
+    pendingNote(job.pending),
     job.error &&
       h(
         "div",

@@ -171,7 +171,9 @@ function phases(job, now) {
   } else if (job.state === "delayed") {
     const kind = idle === "backoff" ? "backoff" : "delayed";
     add(kind, at, now, { open: true });
-    add("ahead", now, job.promote_at ?? now);
+    // A job that waits for a signal without a timeout has no end in sight.
+    const isEndless = job.pending && job.pending.until === null;
+    add("ahead", now, isEndless ? now : (job.promote_at ?? now));
   } else if (job.state === "blocked") {
     add("blocked", at, now, { open: true });
   }
