@@ -37,7 +37,7 @@ async def test_a_page_of_a_type_has_all_its_states_by_id(
 
     assert [job.id for job in page.jobs] == sorted(ids, reverse=descending)
     assert page.cursor is None
-    assert found == page
+    assert (found.jobs, found.cursor) == (page.jobs, None)
 
 
 @pytest.mark.parametrize("engine", ["redis", "redis-shards"], indirect=True)

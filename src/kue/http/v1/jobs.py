@@ -95,8 +95,7 @@ async def find(context: RequestContext, query: JobsQuery) -> JobPage:
         page = await context.q.page(query.state, query.type, **where)
     else:
         # Hidden values affect neither what is found nor where the page ends.
-        accept = job_json.visible_match(query, hide)
-        page = await context.q.store.find(wanted, scan=MAX_SCAN, accept=accept, **where)
+        page = await context.q.store.find(wanted, scan=MAX_SCAN, redact=hide, **where)
     return JobPage([job_view(hide.job(job)) for job in page.jobs], page.cursor)
 
 
