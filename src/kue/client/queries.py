@@ -254,7 +254,7 @@ class Queries:
         ``{"user.id": 42}``; *since* and *until* are creation times in Unix ms; *accept*
         is called with each job that matches all of that but the words of *text*.
 
-        Looks at no more than about *scan* jobs, and 32 MiB of them: a page may be
+        Looks at no more than *scan* jobs, and about 32 MiB of them: a page may be
         short, even empty, and still have a cursor.  `Page.looked_at` is how many.
         """
         return await self._connection.store.find(

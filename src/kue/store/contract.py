@@ -708,7 +708,7 @@ class Store(ABC):
         *accept* is a second condition.  *redact* hides secrets, which are not searched.
         Neither page nor cursor depends on the jobs that these two leave out.
 
-        Looks at no more than about *scan* jobs and `MAX_SCAN_BYTES` per call, and
+        Looks at no more than *scan* jobs and about `MAX_SCAN_BYTES` per call, and
         returns no more than about `MAX_PAGE_BYTES`: a page may be short, even empty,
         and still have a cursor.
         """

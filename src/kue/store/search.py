@@ -65,7 +65,7 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
         return PageRequest(
             self.wanted.state,
             self.wanted.type,
-            limit=room,
+            limit=min(room, scan),
             cursor=cursor,
             descending=self.descending,
             needles=self.wanted.needles,

@@ -258,7 +258,7 @@ class PageRequest(msgspec.Struct, frozen=True):
     #: *scan* and on the size of jobs, not on *limit* or on what is in them; and some
     #: are read in any case, so that time does not show that a hidden text matched.
     needles: tuple[str, ...] = ()
-    #: How many jobs to look at, about.
+    #: How many jobs to look at.
     scan: int = MAX_SCAN
 
 

@@ -59,6 +59,10 @@ class JobPage(msgspec.Struct, frozen=True):
     jobs: list[JobView]
     #: To be given for the next page; null at the end.
     cursor: str | None
+    #: Of a search: how many jobs it looked at for this page, and how many there are of
+    #: the state and type.
+    looked_at: int | None = None
+    total: int | None = None
 
 
 class LogLineView(View, frozen=True, kw_only=True):

@@ -41,7 +41,7 @@ def sift(db: sqlite3.Connection, keys: Iterator[Key], request: PageRequest) -> S
     """Look at jobs in the order of *keys*, and return those that may match."""
     numbers: dict[int, int] = {}
     looked_at, total, step = 0, 0, FEW
-    while part := list(islice(keys, step)):
+    while part := list(islice(keys, min(step, request.scan - looked_at))):
         ids = [job_id for _, job_id in part]
         kept, size = _may_match(db, ids, request.needles)
         kept = kept or {ids[0]}

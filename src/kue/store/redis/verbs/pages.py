@@ -84,9 +84,7 @@ async def page(db: Shards, request: PageRequest) -> Page:
     if state is None and type is None:
         ids = _unranked(live_ids(db, after, request.skip, descending=descending))
     elif state is None and type is not None:
-        if await size_of(db, type) > job_ids_of_type.FEW:
-            return await _page_of_large(db, request, type, after)
-        ids = _batches(await ids_of(db, type), request, after)
+        return await _page_of_type(db, request, type, after)
     elif state is State.ACTIVE:
         ids = _batches(await _active_ids(db, type), request, after)
     else:
@@ -126,7 +124,8 @@ async def _sifted(
     jobs: list[Job] = []
     numbers: list[int] = []
     looked_at, total = 0, 0
-    async for keys in batches:
+    async for batch in batches:
+        keys = batch[: request.scan - looked_at]
         ids = [job_id for _, job_id in keys]
         kept, size = await sift(db, ids, request.needles)
         async for part in _get_in_parts(db, kept or ids[:1]):
@@ -299,15 +298,31 @@ async def _active_ids(db: Shards, job_type: str | None) -> list[int]:
     return ids
 
 
-async def _page_of_large(
+async def _page_of_type(
     db: Shards, request: PageRequest, job_type: str, after: int | None
 ) -> Page:
+    """Return a page of a type, in any state: by id, which no index of it is."""
+    few, many = job_ids_of_type.FEW, job_ids_of_type.MANY
+    size = await size_of(db, job_type)
+    if size > few and not (request.needles and size <= many):
+        most = job_ids_of_type.MAX_PASSED
+        if size <= many:
+            most = job_ids_of_type.MAX_PASSED_FIRST
+        page, is_whole = await _walk_type(db, request, job_type, after, most)
+        if is_whole or size > many:
+            return page
+    ids = await ids_of(db, job_type, many)
+    return await _collect(db, _batches(ids, request, after), request)
+
+
+async def _walk_type(
+    db: Shards, request: PageRequest, job_type: str, after: int | None, most: int
+) -> tuple[Page, bool]:
     """
-    Return a page of a type that has many jobs, in any state.
+    Return a page of a type that has many jobs, and whether it is complete.
 
     Reads all ids of the shard and looks up in the type's indexes which belong to
-    it.  After very many that do not, the page ends early, unless some are to be
-    skipped.
+    it.  After *most* ids the page ends early, unless some are to be skipped.
     """
     home = [db.home_of(job_type)]
     stopped_at: int | None = None
@@ -323,14 +338,14 @@ async def _page_of_large(
                 yield [(0, job_id) for job_id in own[skip:]]
             skip = max(0, skip - len(own))
             passed += len(ids)
-            if not request.skip and passed >= job_ids_of_type.MAX_PASSED:
+            if not request.skip and passed >= most:
                 stopped_at = ids[-1]
                 return
 
     page = await _collect(db, own_ids(), request)
     if page.cursor is None and stopped_at is not None:
-        return msgspec.structs.replace(page, cursor=f"0:{stopped_at}")
-    return page
+        return msgspec.structs.replace(page, cursor=f"0:{stopped_at}"), False
+    return page, True
 
 
 def _read(job_id: int, reply: list[Any]) -> Job | None:
