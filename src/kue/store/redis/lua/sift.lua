@@ -3,7 +3,7 @@
   sift: leave out jobs that cannot match a search, without decoding them.
 
   Touches at most 500 jobs and the newest lines of their logs, and stops once it has read
-  1 MiB: the caller then asks for the rest.
+  256 KiB: the caller then asks for the rest.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -12,8 +12,9 @@
     2  shards  how many there are
     3  shard   which one this is
     4  lines   of each log, that are searched
-    5  count   how many needles follow: texts that a match must have, in lower case
-    then needles, then ids
+    5  needles  how many follow: texts that a match must have, in lower case
+    6  doubts   how many follow: with one of these, a text may match without needles
+    then needles, doubts and ids
 
   Returns  how many jobs it came to, bytes of their records, then the ids of jobs that may
            match
@@ -22,21 +23,28 @@
 
 --- @include lib/prelude
 
-local lines, count = tonumber(ARGV[4]), tonumber(ARGV[5])
-local MAX_BYTES = 1048576
--- Characters that stand for ASCII once case is ignored: see kue.model.search_text.
-local FOLDED = { "\195\159", "\196\176", "\197[\137\191]", "\205\190",
-  "\225\186[\154\158]", "\225\191\175", "\226\132\170", "\239\172[\128-\134]" }
+local lines, ids_at = tonumber(ARGV[4]), 7 + ARGV[5] + ARGV[6]
+local MAX_BYTES = 262144
+-- Longer texts are not searched for doubts that are not ASCII: some may be everywhere.
+local LONG = 4096
+-- Doubts by their first byte: most texts have none of these.
+local doubts = {}
+for at = 7 + ARGV[5], ids_at - 1 do
+  local lead = string.sub(ARGV[at], 1, 1)
+  doubts[lead] = doubts[lead] or {}
+  table.insert(doubts[lead], ARGV[at])
+end
 
--- Return whether a text may mean something else than what its bytes say.
 local function is_uncertain(text)
-  if string.find(text, "\\[u/]") then
-    return true
-  end
-  if string.find(text, "[\128-\255]") then
-    for _, pattern in ipairs(FOLDED) do
-      if string.find(text, pattern) then
+  for lead, sequences in pairs(doubts) do
+    if string.find(text, lead, 1, true) then
+      if #text > LONG and lead > "\127" then
         return true
+      end
+      for _, sequence in ipairs(sequences) do
+        if string.find(text, sequence, 1, true) then
+          return true
+        end
       end
     end
   end
@@ -81,10 +89,10 @@ local function may_match(id, needles)
 end
 
 local needles = {}
-for at = 6, 5 + count do
+for at = 7, 6 + ARGV[5] do
   needles[#needles + 1] = ARGV[at]
 end
-for at = 6 + count, #ARGV do
+for at = ids_at, #ARGV do
   if bytes >= MAX_BYTES then
     break
   end
