@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 from kue.model.errors import ConfigError
 from kue.model.events import Event
 from kue.model.settings import LEASE_MS, Keep
-from kue.store.batches import bytes_of_job
+from kue.store import search
+from kue.store.search import SearchRequest
 from kue.store.values import (
     MAX_BATCH,
-    MAX_PAGE_BYTES,
     MAX_SCAN,
     NOTHING_SEEN,
     Added,
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from kue.model.named_limits import StoredLimit
     from kue.model.schedule import Schedule
     from kue.model.steps import JobSteps, Signal, Step
+    from kue.store.search import Redactor
 
 #: Called with (done, total) while a check runs.
 OnProgress = Callable[[int, int], None]
@@ -699,6 +700,12 @@ class Store(ABC):
         """Return lines *start* to *stop* of a log, both included, -1 the last."""
 
     @abstractmethod
+    async def newest_logs(
+        self, job_ids: Sequence[int], lines: int
+    ) -> list[list[LogLine]]:
+        """Return the newest *lines* of each job's log, the oldest of them first."""
+
+    @abstractmethod
     async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
         """Return the workers the store knows, by name, on all shards together."""
 
@@ -750,45 +757,28 @@ class Store(ABC):
         descending: bool = False,
         scan: int = MAX_SCAN,
         accept: Callable[[Job], bool] | None = None,
+        redact: Redactor | None = None,
     ) -> Page:
         """
         Return up to *limit* jobs that match, in the order of `page`.
 
-        *accept* is a second condition, called with each job that matches: neither page
-        nor cursor depends on the jobs it rejects.
+        *accept* is a second condition.  *redact* hides secrets, which are not searched.
+        Neither page nor cursor depends on the jobs that these two leave out.
 
-        Reads no more than about *scan* jobs per call, and returns no more than about
-        `MAX_PAGE_BYTES`: a page may be short, even empty, and still have a cursor.
+        Looks at no more than *scan* jobs and about `MAX_SCAN_BYTES` per call, and
+        returns no more than about `MAX_PAGE_BYTES`: a page may be short, even empty,
+        and still have a cursor.
         """
-        found: list[Job] = []
-        seen, size = 0, 0
-        while seen < scan:
-            # A job that was read cannot be returned to the cursor: read no more than
-            # still fit once the page is nearly full, and many while it is empty.
-            room = min(MAX_BATCH, max(limit - len(found), 50)) if found else MAX_BATCH
-            page = await self.page(
-                PageRequest(
-                    wanted.state,
-                    wanted.type,
-                    limit=room,
-                    cursor=cursor,
-                    descending=descending,
-                )
-            )
-            for index, job in enumerate(page.jobs):
-                if not wanted.matches(job) or not (accept is None or accept(job)):
-                    continue
-                found.append(job)
-                size += bytes_of_job(job)
-                if len(found) == limit or size > MAX_PAGE_BYTES:
-                    is_last = index == len(page.jobs) - 1 and page.cursor is None
-                    rest = None if is_last else self.cursor_after(job, wanted.state)
-                    return Page(found, rest)
-            seen += len(page.jobs)
-            cursor = page.cursor
-            if cursor is None:
-                return Page(found, None)
-        return Page(found, cursor)
+        request = SearchRequest(
+            wanted=wanted,
+            limit=limit,
+            cursor=cursor,
+            descending=descending,
+            scan=scan,
+            accept=accept,
+            redact=redact,
+        )
+        return await search.find(self, request)
 
     @staticmethod
     def cursor_after(job: Job, state: State | None) -> str:

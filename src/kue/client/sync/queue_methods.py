@@ -201,14 +201,15 @@ class SyncQueueMethods(BlockingCalls):
         """
         Return jobs that match everything given.
 
-        *text* is searched in the data, *error* in the last error, ignoring case;
-        *worker* runs the job or ran it last; *fingerprint* is that of a group of
-        `errors`; *data* maps paths to values, such as ``{"user.id": 42}``;
-        *since* and *until* are creation times in Unix ms; *accept* is called with
-        each job that matches so far.
+        *text* is words in the data, the last error or the newest 100 lines of the log,
+        in any order, ignoring case; ``'"two words"'`` is a phrase.  *error* is the same
+        in the last error alone.  *worker* runs the job or ran it last; *fingerprint* is
+        that of a group of `errors`; *data* maps paths to values, such as
+        ``{"user.id": 42}``; *since* and *until* are creation times in Unix ms; *accept*
+        is called with each job that matches all of that but the words of *text*.
 
-        Scans no more than about *scan* jobs: a page may be short, even empty, and
-        still have a cursor.
+        Looks at no more than *scan* jobs, and about 32 MiB of them: a page may be
+        short, even empty, and still have a cursor.  `Page.looked_at` is how many.
         """
         return self.call(
             lambda q: q.find(

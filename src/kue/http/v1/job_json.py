@@ -28,11 +28,8 @@ from kue.model.view_struct import View
 from kue.store.values import MAX_NUMBER, MAX_PATHS, DataPath, Filter, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kue.client.handle import JobHandle
     from kue.http.security.redaction import Redaction
-    from kue.model import job as jobs
 
 #: The last moment that a datetime can represent, Unix ms.
 MAX_MOMENT = 253_402_300_799_999
@@ -62,6 +59,10 @@ class JobPage(msgspec.Struct, frozen=True):
     jobs: list[JobView]
     #: To be given for the next page; null at the end.
     cursor: str | None
+    #: Of a search: how many jobs it looked at for this page, and how many there are of
+    #: the state and type.
+    looked_at: int | None = None
+    total: int | None = None
 
 
 class LogLineView(View, frozen=True, kw_only=True):
@@ -208,17 +209,6 @@ def check_paths(job_filter: JobFilter, redaction: Redaction, location: str) -> N
                 f"the value of {path!r} is hidden, and cannot be searched for",
                 f"{location}.data.{path}",
             )
-
-
-def visible_match(
-    job_filter: JobFilter, redaction: Redaction
-) -> Callable[[jobs.Job], bool] | None:
-    """Return a test of whether the visible part of a job matches, too."""
-    wanted = job_filter.filter
-    if wanted.text is None and wanted.error is None and not wanted.data:
-        return None
-    by_content = Filter(text=wanted.text, error=wanted.error, data=wanted.data)
-    return lambda job: by_content.matches(redaction.job(job))
 
 
 def to_datetime(given: int | datetime) -> datetime:

@@ -138,6 +138,7 @@ class RedisStore(Store):
     types = _verb(pages.types)
     count = _verb(queries.count)
     logs = _verb(queries.logs)
+    newest_logs = _verb(queries.newest_logs)
     errors = _verb(queries.errors)
     hours = _verb(stats.hours)
     facts = _verb(stats.facts)

@@ -424,6 +424,7 @@ class SqliteStore(Store):
     count = _reading(Store.count, queries.count)
     types = _reading(Store.types, queries.types)
     logs = _reading(Store.logs, queries.logs)
+    newest_logs = _reading(Store.newest_logs, queries.newest_logs)
     errors = _reading(Store.errors, error_groups.most)
     measure = _writing(Store.measure, stats.measure)
     hours = _reading(Store.hours, stats.hours)
