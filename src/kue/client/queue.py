@@ -172,7 +172,7 @@ class Kue(
         connection = self._connection
         draft = connection.draft(type, data, options)
         added = await connection.add(draft, durable=durable)
-        return added_handle(connection, type, added)
+        return added_handle(connection, draft.type, added)
 
     async def enqueue_many(
         self,

@@ -194,6 +194,7 @@ class Registration(ScheduleRegistration, AlertRegistration):
                 weight=weight,
                 middleware=(*middleware, *for_errors(fail_on, not_counted)),
                 uses=tuple(uses),
+                queue=options.get("queue"),
             )
         )
         return task

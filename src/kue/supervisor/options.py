@@ -44,6 +44,8 @@ class SupervisorOptions(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
     #: Types to work on, in order; empty means all.
     types: tuple[str, ...] = ()
+    #: Queues to serve instead, by name or pattern.
+    queues: tuple[str, ...] = ()
     #: Take types strictly in the order given, instead of fairly.
     strict: bool = False
     burst: bool = False
