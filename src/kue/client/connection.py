@@ -16,7 +16,7 @@ from kue.model.duration import Duration, epoch_ms, milliseconds
 from kue.model.errors import DuplicateJob
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Mapping, Sequence
     from typing import Any
 
     from kue.model.job import Draft
@@ -69,6 +69,12 @@ class Connection:
         if durable or self.subscriptions.is_wanted:
             return self._add_when_subscribed(draft, durable=durable)
         return self.batcher.add(draft)
+
+    async def add_batch(
+        self, drafts: Sequence[Draft], *, durable: bool = False
+    ) -> list[Added]:
+        """Add up to MAX_BATCH drafts in a separate call; may raise `QueueFull`."""
+        return await self.batcher.add_batch(drafts, durable=durable)
 
     async def _add_when_subscribed(self, draft: Draft, *, durable: bool) -> Added:
         await self.subscriptions.ready()

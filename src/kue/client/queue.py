@@ -12,9 +12,11 @@ from kue.client.builder import JobBuilder
 from kue.client.bulk_actions import BulkActions
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
 from kue.client.circuits import Circuits
+from kue.client import inline_connection
 from kue.client.connection import Connection
 from kue.client.handle import JobHandle, added_handle
 from kue.client.hooks import Hooks
+from kue.client.inline_connection import InlineConnection
 from kue.client.queries import Queries
 from kue.client.registration_methods import Registration
 from kue.client.registry import HandlerRegistry
@@ -24,7 +26,7 @@ from kue.client.sync import SyncKue
 from kue.client.worker_runner import RunMethods
 from kue.model import settings as settings_
 from kue.model.events import Event, Kind
-from kue.store import store_for
+from kue.store import PRIVATE, scheme_of, store_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -67,10 +69,10 @@ class Kue(
         self, url: str | None = None, *, store: Store | None = None, **settings: Any
     ) -> None:
         known = settings_.load(url=url, **settings)
-        self._connection = Connection(store or store_for(known), known)
         self._is_given = store is not None
         self._handlers = HandlerRegistry()
         self._hooks = Hooks()
+        self._connection = self._connect(store or store_for(known), known)
         self._workers: set[Worker] = set()
         self._sync = SyncKue(self)
 
@@ -89,7 +91,7 @@ class Kue(
     @property
     def is_shared(self) -> bool:
         """Whether another process that has its settings sees the same jobs."""
-        return not self._is_given and not self.settings.url.startswith("memory:")
+        return not self._is_given and scheme_of(self.settings.url) not in PRIVATE
 
     @property
     def sync(self) -> SyncKue:
@@ -109,10 +111,15 @@ class Kue(
     def _twin(self) -> Kue:
         """Return the same queue for another event loop: handlers are shared."""
         twin = copy(self)
-        twin._connection = Connection(self._connection.store.twin(), self.settings)
+        twin._connection = self._connect(self._connection.store.twin(), self.settings)
         twin._workers = set()
         twin._sync = SyncKue(twin)
         return twin
+
+    def _connect(self, store: Store, settings: Settings) -> Connection:
+        if settings.url == inline_connection.URL:
+            return InlineConnection(store, settings, self._handlers, self._hooks)
+        return Connection(store, settings)
 
     async def open(self) -> str:
         """

@@ -107,7 +107,7 @@ class HandlerRegistry:
                 another queue.
         """
         if types is None:
-            return self._for_queues(self._own_queues, concurrency)
+            return self._for_queues(self.own_queues, concurrency)
         names = list(dict.fromkeys(types))
         for name in names:
             if name not in self._settings:
@@ -131,14 +131,20 @@ class HandlerRegistry:
         """Return the processors of queues that match, of this program or *known*."""
         if not self._settings:
             return []
-        names = {*patterns.literal, *patterns.matching([*self._own_queues, *known])}
+        names = {*patterns.literal, *patterns.matching([*self.own_queues, *known])}
         return [
             one._replace(rank=patterns.rank(one.type))
             for one in self._for_queues(patterns.matching(names), concurrency)
         ]
 
+    def handler(self, name: str) -> RunHandler:
+        """Return what runs jobs of the task *name*, with all middleware around it."""
+        settings = self._settings.get(name)
+        return release_unknown if settings is None else self._handler(settings)
+
     @property
-    def _own_queues(self) -> list[str]:
+    def own_queues(self) -> list[str]:
+        """The queues of its types, and those that its tasks name."""
         declared = [one.queue for one in self._settings.values() if one.queue]
         return list(dict.fromkeys([*self._settings, *declared]))
 
