@@ -6,13 +6,13 @@ import asyncio
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from kue.client import inline_connection
 from kue.client.admin import QueueAdmin
 from kue.client.alerts import Alerts
 from kue.client.builder import JobBuilder
 from kue.client.bulk_actions import BulkActions
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
 from kue.client.circuits import Circuits
-from kue.client import inline_connection
 from kue.client.connection import Connection
 from kue.client.handle import JobHandle, added_handle
 from kue.client.hooks import Hooks
