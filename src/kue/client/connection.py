@@ -43,6 +43,18 @@ class Connection:
         self.batcher = EnqueueBatcher(store)
         self._plain = lru_cache(MAX_TEMPLATES)(partial(self.template, options={}))
 
+    def twin(self) -> Connection:
+        """Return the same connection for another event loop."""
+        return Connection(self.store.twin(), self.settings)
+
+    def home_of(self, added: Added) -> Connection:
+        """Return the connection of the store that has the job just *added*."""
+        return self
+
+    def counterpart(self, other: Connection) -> Connection:
+        """Return the connection to the same store as *other*, which is not ours."""
+        return self
+
     def draft(self, type: str, data: JSON, options: dict[str, Any]) -> Draft:
         """Return a valid draft; raises what `kue.model.draft.draft` raises."""
         if not options and isinstance(type, str):

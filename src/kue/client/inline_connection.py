@@ -58,6 +58,10 @@ class InlineConnection(Connection):
         #: Jobs that run now, in this task or in others.
         self._running: dict[int, asyncio.Event] = {}
 
+    def twin(self) -> InlineConnection:
+        store = self.store.twin()
+        return InlineConnection(store, self.settings, self._handlers, self._hooks)
+
     async def _add(self, draft: Draft, *, durable: bool) -> Added:
         added = await super()._add(draft, durable=durable)
         await self._run_added([draft], [added])

@@ -20,7 +20,7 @@ from kue.model.queue_patterns import QueuePatterns
 from kue.worker.worker import GRACE_SECONDS, Worker, WorkerOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
     from kue.client.connection import Connection
     from kue.client.hooks import Hooks
@@ -34,9 +34,9 @@ RECONCILE_SECONDS = 1.0
 
 
 @contextmanager
-def stopped_by_signals(worker: Worker) -> Iterator[None]:
+def stopped_by_signals(worker: Worker | RunMethods) -> Iterator[None]:
     """
-    Stop *worker* on SIGINT or SIGTERM.
+    Stop *worker*, or all workers of a queue, on SIGINT or SIGTERM.
 
     The second signal requeues its jobs at once and removes these signal handlers, so
     that a third one ends the process.  Outside the main thread, where Python allows no
@@ -55,6 +55,10 @@ def stopped_by_signals(worker: Worker) -> Iterator[None]:
     with handlers:
         handlers.enter_context(on_signals(dict.fromkeys(SIGNALS, stop)))
         yield
+
+
+def _repeatable(names: Iterable[str] | None) -> list[str] | None:
+    return None if names is None else list(names)
 
 
 class WorkOptions(TypedDict, total=False):
@@ -116,6 +120,9 @@ class RunMethods:
             ConfigError: No handler was registered, or both types and queues are given.
             StoreRefused, StoreCorrupt: The store is not fit to keep jobs.
         """
+        if members := self._to_run():
+            await self._run_each(members, signals, types, queues, options)
+            return
         on_start = options.pop("on_start", None)
         worker, hook_calls = self._worker(types, queues, **options)
         if on_start is not None:
@@ -135,6 +142,14 @@ class RunMethods:
         **options: Unpack[WorkOptions],
     ) -> AsyncIterator[Worker]:
         """Run jobs during the body of ``async with q.work():``, and stop after it."""
+        if members := self._to_run():
+            async with AsyncExitStack() as stack:
+                given = _repeatable(types), _repeatable(queues)
+                for queue in members:
+                    work = queue.work(types=given[0], queues=given[1], **options)
+                    worker = await stack.enter_async_context(work)
+                yield worker
+            return
         worker, hook_calls = self._worker(types, queues, **options)
         running = asyncio.create_task(self._run(worker, hook_calls), name="kue work")
         try:
@@ -142,6 +157,42 @@ class RunMethods:
         finally:
             worker.stop()
             await running
+
+    @property
+    def members(self) -> Sequence[RunMethods]:
+        """Queues that a worker serves in place of this one."""
+        raise NotImplementedError
+
+    def _to_run(self) -> Sequence[RunMethods]:
+        members = self.members
+        for queue in members:
+            # So that they stop with this one.
+            queue._workers = self._workers
+        return members
+
+    async def _run_each(
+        self,
+        members: Sequence[RunMethods],
+        signals: bool,
+        types: Iterable[str] | None,
+        queues: Iterable[str] | None,
+        options: RunOptions,
+    ) -> None:
+        given = _repeatable(types), _repeatable(queues)
+        async with AsyncExitStack() as stack:
+            if signals:
+                stack.enter_context(stopped_by_signals(self))
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            for queue in members:
+                run = queue.run(
+                    signals=False, types=given[0], queues=given[1], **options
+                )
+                group.create_task(run)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a worker of this queue was asked to stop."""
+        return any(worker.is_stopping for worker in self._workers)
 
     @property
     def working(self) -> frozenset[Worker]:

@@ -41,6 +41,10 @@ def store_for(settings: Settings) -> Store:
         from kue.store.redis.store import RedisStore
 
         return RedisStore(settings)
+    if scheme == "failover":
+        raise ConfigError(
+            f"{settings.url} is several stores; name the connection of one of them"
+        )
     raise ConfigError(
         f"the URL {_shown(settings.url)!r} names no store; it should look like "
         "sqlite:///kue.db, memory://, redis://localhost:6379/0, rediss://…, "

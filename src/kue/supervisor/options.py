@@ -42,6 +42,8 @@ class SupervisorOptions(msgspec.Struct, frozen=True, kw_only=True):
     target_wait: float = TARGET_WAIT_SECONDS
     #: Jobs at once per process; None for the slots of each task.
     concurrency: int | None = None
+    #: The connection to work on; None for that of the queue itself.
+    connection: str | None = None
     #: Types to work on, in order; empty means all.
     types: tuple[str, ...] = ()
     #: Queues to serve instead, by name or pattern.

@@ -113,6 +113,11 @@ option = partial(env_option, "WORKER")
     help="Jobs at once in each process; else as the tasks define.",
 )
 @option(
+    "--connection",
+    metavar="NAME",
+    help="Work on this connection of $KUE_CONNECTIONS, not on that of the queue.",
+)
+@option(
     "--types",
     type=Parsed("names", _names),
     default=(),

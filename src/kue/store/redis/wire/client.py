@@ -28,7 +28,7 @@ from kue.store.corruption_errors import corrupt
 from kue.store.redis.scripts import load
 from kue.store.redis.wire.cluster_slots import ClusterSlots
 from kue.store.redis.wire.connecting import Connector
-from kue.store.redis.wire.connection import Command, RedisConnectionPool
+from kue.store.redis.wire.connection import SENT, Command, RedisConnectionPool
 from kue.store.redis.wire.durable import GROUPS, DurableCalls
 from kue.store.redis.wire.pubsub import PubSub
 
@@ -275,6 +275,7 @@ class RedisClient:
         timeout = timeout or COMMAND_TIMEOUT_SECONDS
         pause = 0.02
         reason: Exception | None = None
+        is_unknown = False
         while True:
             try:
                 return await call(min(deadline, now + timeout))
@@ -284,6 +285,9 @@ class RedisClient:
                 if reason is None or not isinstance(exc, TimeoutError):
                     reason = exc
                 error = self.translate(reason)
+                is_unknown = is_unknown or SENT in getattr(exc, "__notes__", ())
+                if isinstance(error, StoreUnavailable):
+                    error.is_unknown = is_unknown
                 wait = random.uniform(0.5, 1) * pause
                 is_final = not isinstance(error, StoreUnavailable)
                 if is_final or loop.time() + wait >= deadline:
