@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from kue.client.builder import JobBuilder
 from kue.client.circuit_breaker import circuit_breaker
 from kue.client.connections import configure, connect
-from kue.client.failover_connection import Failover
+from kue.client.failover_connection import FailedOver
 from kue.client.handle import JobHandle
 from kue.client.queue import Kue
 from kue.client.ready_middleware import (
@@ -79,7 +79,7 @@ __all__ = [
     "DurabilityUnknown",
     "Event",
     "Fail",
-    "Failover",
+    "FailedOver",
     "Interrupted",
     "InvalidTransition",
     "Job",

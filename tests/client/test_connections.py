@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kue
-from kue import ConfigError, Failover, Kue, StoreUnavailable
+from kue import ConfigError, FailedOver, Kue, StoreUnavailable
 from kue.client import failover_connection
 from kue.model.connections import VARIABLE, connections
 from tests.support.command_line import CommandLine
@@ -154,7 +154,7 @@ async def test_adds_go_to_the_next_store_while_the_first_is_down_and_it_is_annou
         both="failover://first,second",
     )
     q = kue.connect("both")
-    switches: list[Failover] = []
+    switches: list[FailedOver] = []
     q.on_failover(switches.append)
 
     @q.task

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kue
-from kue import Failover, Kue, StoreUnavailable
+from kue import FailedOver, Kue, StoreUnavailable
 from kue.client import failover_connection
 from tests.support.patience import until
 from tests.support.proxy import Fate, Proxy
@@ -44,7 +44,7 @@ async def test_no_acknowledged_job_is_lost_and_none_is_added_twice(
     both: tuple[RedisServer, Kue],
 ) -> None:
     server, q = both
-    switches: list[Failover] = []
+    switches: list[FailedOver] = []
     q.on_failover(switches.append)
     acknowledged: list[int] = []
     unknown: list[bool] = []

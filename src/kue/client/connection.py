@@ -38,6 +38,8 @@ class Connection:
         self.settings = settings
         self.store_retry = StoreRetry(store.name)
         self.background = BackgroundTasks()
+        #: Adds that were put off until now.
+        self.deferred = BackgroundTasks()
         self.subscriptions = Subscriptions(store, self.store_retry, self.background)
         self.alert_events = AlertEvents(store, self.store_retry, self.background)
         self.batcher = EnqueueBatcher(store)
@@ -104,6 +106,7 @@ class Connection:
 
     async def close(self) -> None:
         """Let pending adds arrive, end subscriptions, close the store."""
+        await self.deferred.finish()
         await self.batcher.drain()
         await self.background.close()
         await self.store.close()

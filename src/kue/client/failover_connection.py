@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 PROBE_SECONDS = 1.0
 
 
-class Failover(NamedTuple):
+class FailedOver(NamedTuple):
     """From which connection to which adds go now, and why."""
 
     before: str
@@ -100,6 +100,7 @@ class FailoverConnection(Connection):
         return [_AddedAt.of(one, home) for one in added]
 
     async def close(self) -> None:
+        await self.deferred.finish()
         await self.background.close()
         for member in self.members:
             await member.connection.close()
@@ -154,7 +155,7 @@ class FailoverConnection(Connection):
             )
         else:
             logger.warning("jobs are added to %s again, no longer to %s", now, before)
-        switch = Failover(before, now, reason)
+        switch = FailedOver(before, now, reason)
         self._hooks.notify_failover(self.background, switch)
 
 

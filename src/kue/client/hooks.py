@@ -13,7 +13,7 @@ from kue.model.payload import JSON
 
 if TYPE_CHECKING:
     from kue.aio.tasks import BackgroundTasks
-    from kue.client.failover_connection import Failover
+    from kue.client.failover_connection import FailedOver
     from kue.model.alerts import AlertNotice
     from kue.store.values import Outcome
     from kue.worker.active_job import ActiveJob
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 #: May be a coroutine function.
 Hook: TypeAlias = Callable[[], Awaitable[object] | object]
 FailureHook: TypeAlias = Callable[[Job, Error], Awaitable[object] | object]
-FailoverHook: TypeAlias = Callable[["Failover"], Awaitable[object] | object]
+FailoverHook: TypeAlias = Callable[["FailedOver"], Awaitable[object] | object]
 AlertHook: TypeAlias = Callable[["AlertNotice"], Awaitable[object] | object]
 
 
@@ -78,12 +78,12 @@ class Hooks:
         if self.alert:
             calls.start(self._call_on_alert(notices), "kue alert")
 
-    def notify_failover(self, calls: BackgroundTasks, switch: Failover) -> None:
+    def notify_failover(self, calls: BackgroundTasks, switch: FailedOver) -> None:
         """Call the fail-over hooks in one of *calls*."""
         if self.failover:
             calls.start(self._call_on_failover(switch), "kue failover hooks")
 
-    async def _call_on_failover(self, switch: Failover) -> None:
+    async def _call_on_failover(self, switch: FailedOver) -> None:
         for hook in self.failover:
             try:
                 await awaited(hook(switch))

@@ -17,6 +17,7 @@ import msgspec
 from kue.aio.callbacks import is_async
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.declared_limits import limited_by
+from kue.client.deferred_calls import DeferredCalls, on_commit, on_response
 from kue.client.handle import JobHandle, added_handle
 from kue.model.arguments import result_reader
 from kue.worker.current_job import CURRENT
@@ -126,6 +127,36 @@ class TaskCalls(Generic[P, T_co]):
         for handle in handles:
             handle._reader = reader
         return handles
+
+    def after_commit(self, transaction: Any = None) -> DeferredCalls[P, T_co]:
+        """
+        Return the same task for calls that become jobs when *transaction* is committed.
+
+        None if it is rolled back, and at once if there is no transaction::
+
+            send.after_commit(session).delay(order.id)  # SQLAlchemy
+            send.after_commit().delay(order.id)  # Django, the default database
+
+        Args:
+            transaction: A session of SQLAlchemy, also an async or a scoped one; the
+                name of a database of Django; or anything with ``on_commit(function)``.
+
+        Raises:
+            TypeError: It is none of these.
+        """
+        return DeferredCalls(self._queue, self, on_commit(transaction))
+
+    def after_response(self, target: Any) -> DeferredCalls[P, T_co]:
+        """
+        Return the same task for calls that become jobs when a response was sent.
+
+        Args:
+            target: BackgroundTasks of Starlette or FastAPI, or a response of Django.
+
+        Raises:
+            TypeError: It is neither.
+        """
+        return DeferredCalls(self._queue, self, on_response(target))
 
     async def _add(self, queue: Kue, draft: Draft) -> JobHandle[T_co]:
         connection = queue._connection
