@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from kue.model.errors import ConfigError
+from kue.model.settings import DEFAULT_PREFIX
 from kue.store import null_store
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ def store_for(settings: Settings) -> Store:
         return cast("Store", null_store.NullStore())
     if settings.url in ("sync://", "null://"):
         return _named_memory(settings.url)
+    if scheme == "sqlite" and settings.prefix != DEFAULT_PREFIX:
+        raise ConfigError(
+            f"the prefix {settings.prefix!r} is for keys in Redis, and would not keep "
+            "two queues in one file apart; give each its own file"
+        )
     if scheme in ("sqlite", "memory"):
         from kue.store.sqlite.store import SqliteStore
 

@@ -55,6 +55,9 @@ _CONNECTIONS = {
     "block": 100_000,
 }
 
+#: Those whose number a URL may set.
+_SIZED = ("command", "many")
+
 #: Errors of redis-py and the operating system.
 _ERRORS = (exceptions.RedisError, OSError)
 #: Errors after which the same call may be retried.
@@ -346,9 +349,10 @@ class RedisClient:
         pool = self._pools.get((purpose, node))
         if pool is None:
             connect = partial(self._connector.connect, node)
-            pool = self._pools[purpose, node] = RedisConnectionPool(
-                connect, _CONNECTIONS[purpose]
-            )
+            most = _CONNECTIONS[purpose]
+            if purpose in _SIZED:
+                most = self._address.connections or most
+            pool = self._pools[purpose, node] = RedisConnectionPool(connect, most)
         return pool
 
     async def _ask_node(self, node: Node, command: Command, deadline: float) -> Any:
