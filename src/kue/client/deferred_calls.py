@@ -102,14 +102,14 @@ def _session_of(given: Any) -> Any:
     return getattr(given, "sync_session", given)
 
 
-class _Pending(NamedTuple):
+class _DeferredAdd(NamedTuple):
     call: Add
     #: Transactions that it is lost with: the innermost, and those around it.
     within: tuple[Any, ...]
 
 
 #: What waits for the commit of each session of SQLAlchemy.
-_sessions: WeakKeyDictionary[Any, list[_Pending]] = WeakKeyDictionary()
+_sessions: WeakKeyDictionary[Any, list[_DeferredAdd]] = WeakKeyDictionary()
 
 
 def _on_session(session: Any, call: Add) -> None:
@@ -127,7 +127,7 @@ def _on_session(session: Any, call: Add) -> None:
     within = [innermost]
     while (parent := within[-1].parent) is not None:
         within.append(parent)
-    _sessions[session].append(_Pending(call, tuple(within)))
+    _sessions[session].append(_DeferredAdd(call, tuple(within)))
 
 
 def _committed(session: Any) -> None:
