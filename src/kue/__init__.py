@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from kue.client.builder import JobBuilder
 from kue.client.circuit_breaker import circuit_breaker
+from kue.client.connections import configure, connect
+from kue.client.failover_connection import FailedOver
 from kue.client.handle import JobHandle
 from kue.client.queue import Kue
 from kue.client.ready_middleware import (
@@ -81,6 +83,7 @@ __all__ = [
     "DurabilityUnknown",
     "Event",
     "Fail",
+    "FailedOver",
     "Interrupted",
     "InvalidTransition",
     "Job",
@@ -127,6 +130,8 @@ __all__ = [
     "__version__",
     "circuit_breaker",
     "concurrency",
+    "configure",
+    "connect",
     "current_job",
     "exponential",
     "fail_on",

@@ -39,6 +39,7 @@ def test_options_of_the_command_line_are_options_of_jobs() -> None:
         "stdin",
         "as_json",
         "url_option",
+        "connection_option",
     }
 
 

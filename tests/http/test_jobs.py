@@ -343,6 +343,17 @@ async def test_a_backoff_is_said_in_many_ways(
     assert job["backoff"] == stored
 
 
+async def test_a_job_is_added_to_the_queue_that_it_names(
+    client: httpx.AsyncClient,
+) -> None:
+    added = await add(client, {"type": "email", "queue": "bulk"})
+
+    found = (await client.get(f"/jobs/{added['id']}")).json()
+    assert (found["type"], found["name"]) == ("bulk", "email")
+    listed = (await client.get("/jobs", params={"type": "bulk"})).json()
+    assert [job["name"] for job in listed["jobs"]] == ["email"]
+
+
 async def test_a_unique_job_is_added_once(client: httpx.AsyncClient) -> None:
     body = {"type": "email", "unique": "ann"}
 

@@ -24,6 +24,7 @@ class BaseJobBuilder:
 
     def __init__(self, connection: Connection, type: str, data: JSON) -> None:
         self._connection = connection
+        self._type = type
         self._options: dict[str, Any] = {}
         self._saved: int | None = None
         self._draft = connection.draft(type, data, {})
@@ -32,6 +33,10 @@ class BaseJobBuilder:
     def draft(self) -> Draft:
         """The job as it would be saved now."""
         return self._draft
+
+    def queue(self, name: str) -> Self:
+        """Wait in the queue *name* instead of the one that is named like the type."""
+        return self._set(queue=name)
 
     def priority(self, level: PriorityGiven) -> Self:
         """Run before jobs of a higher number; "high" is -10, "normal" 0, "low" 10."""
@@ -164,8 +169,8 @@ class BaseJobBuilder:
     def _set(self, **options: Any) -> Self:
         self._refuse_if_saved()
         merged = self._options | options
-        draft, data = self._draft, self._draft.spec.data
-        self._draft = self._connection.draft(draft.type, data, merged)
+        data = self._draft.spec.data
+        self._draft = self._connection.draft(self._type, data, merged)
         self._options = merged
         return self
 

@@ -16,7 +16,7 @@ from kue.model.duration import Duration, epoch_ms, milliseconds
 from kue.model.errors import DuplicateJob
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Mapping, Sequence
     from typing import Any
 
     from kue.model.job import Draft
@@ -38,10 +38,24 @@ class Connection:
         self.settings = settings
         self.store_retry = StoreRetry(store.name)
         self.background = BackgroundTasks()
+        #: Adds that were put off until now.
+        self.deferred = BackgroundTasks()
         self.subscriptions = Subscriptions(store, self.store_retry, self.background)
         self.alert_events = AlertEvents(store, self.store_retry, self.background)
         self.batcher = EnqueueBatcher(store)
         self._plain = lru_cache(MAX_TEMPLATES)(partial(self.template, options={}))
+
+    def twin(self) -> Connection:
+        """Return the same connection for another event loop."""
+        return Connection(self.store.twin(), self.settings)
+
+    def home_of(self, added: Added) -> Connection:
+        """Return the connection of the store that has the job just *added*."""
+        return self
+
+    def counterpart(self, other: Connection) -> Connection:
+        """Return the connection to the same store as *other*, which is not ours."""
+        return self
 
     def draft(self, type: str, data: JSON, options: dict[str, Any]) -> Draft:
         """Return a valid draft; raises what `kue.model.draft.draft` raises."""
@@ -70,6 +84,12 @@ class Connection:
             return self._add_when_subscribed(draft, durable=durable)
         return self.batcher.add(draft)
 
+    async def add_batch(
+        self, drafts: Sequence[Draft], *, durable: bool = False
+    ) -> list[Added]:
+        """Add up to MAX_BATCH drafts in a separate call; may raise `QueueFull`."""
+        return await self.batcher.add_batch(drafts, durable=durable)
+
     async def _add_when_subscribed(self, draft: Draft, *, durable: bool) -> Added:
         await self.subscriptions.ready()
         if durable:
@@ -86,6 +106,7 @@ class Connection:
 
     async def close(self) -> None:
         """Let pending adds arrive, end subscriptions, close the store."""
+        await self.deferred.finish()
         await self.batcher.drain()
         await self.background.close()
         await self.store.close()

@@ -502,7 +502,7 @@ def added_handle(
 ) -> JobHandle[T_co]:
     """Return the handle of a job that was just added."""
     return JobHandle(
-        connection,
+        connection.home_of(added),
         added.id,
         type,
         created_at=added.created_at,

@@ -19,7 +19,7 @@ from typing import (
 from kue.aio.callbacks import is_async
 from kue.client.alert_registration import AlertRegistration
 from kue.client.declared_schedules import module_of
-from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
+from kue.client.hooks import FailoverHook, FailureHook, Hook, Hooks, Middleware
 from kue.client.ready_middleware import for_errors
 from kue.client.registry import HandlerRegistry, HandlerSettings
 from kue.client.schedule_registration import ScheduleRegistration
@@ -43,6 +43,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 Startup = TypeVar("Startup", bound=Hook)
 Failure = TypeVar("Failure", bound=FailureHook)
+Switched = TypeVar("Switched", bound=FailoverHook)
 
 #: Tasks are retried by default; jobs of `create_job` are not.
 TASK_DEFAULTS: dict[str, Any] = {
@@ -194,6 +195,7 @@ class Registration(ScheduleRegistration, AlertRegistration):
                 weight=weight,
                 middleware=(*middleware, *for_errors(fail_on, not_counted)),
                 uses=tuple(uses),
+                queue=options.get("queue"),
             )
         )
         return task
@@ -356,4 +358,14 @@ class Registration(ScheduleRegistration, AlertRegistration):
         those, too.
         """
         self._hooks.failure.append(hook)
+        return hook
+
+    def on_failover(self, hook: Switched) -> Switched:
+        """
+        Call ``hook(switch)`` when a fail-over connection adds jobs to another store.
+
+        Called in every process that adds jobs, with the names of the connections before
+        and now, and the reason; also when an earlier one is back.
+        """
+        self._hooks.failover.append(hook)
         return hook

@@ -64,6 +64,8 @@ def draft(
     parent, retention = options.get("parent"), options.get("retention")
     after = _after(options.get("after", ()))
     key_rules.check_parents(after)
+    name = check_path_name(type, what="type")
+    queue = check_path_name(options.get("queue") or name, what="queue")
     spec = Spec(
         data=encode(data, field="data", limit=max_data),
         delay=wait,
@@ -83,9 +85,10 @@ def draft(
         ),
         meta=_meta(options.get("meta")),
         address_id=None if address_id is None else _uuid(address_id),
+        task=None if queue == name else name,
     )
     return Draft(
-        type=check_path_name(type, what="type"),
+        type=queue,
         spec=spec,
         priority=priority_of(options.get("priority", 0)),
         at=moment,

@@ -157,6 +157,9 @@ class StoreError(KueError):
 class StoreUnavailable(StoreError):
     """The store cannot be reached.  The operation may be retried."""
 
+    #: Whether it may have been done: it was sent, or begun, and no reply came.
+    is_unknown = False
+
 
 class StoreFull(StoreError):
     """The store accepts no new jobs; those it has go on, and make room."""

@@ -152,6 +152,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     meta: dict[str, str] = {}
     #: Given by the caller; otherwise it follows from id and creation time.
     address_id: str | None = None
+    #: The task, of a job in a queue with another name.
+    task: str | None = None
 
 
 class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +182,16 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     once: bool = False
     #: With spec.after: run when those have ended in any way, not only succeeded.
     after_any: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its task, which handles it: its type when it was added."""
+        return self.spec.task or self.type
+
+    @property
+    def queue(self) -> str:
+        """Where it waits; to the store, this is its type."""
+        return self.type
 
     @property
     def limit_refs(self) -> list[str]:

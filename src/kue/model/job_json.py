@@ -37,7 +37,10 @@ class JobView(View, frozen=True, kw_only=True):
 
     id: int
     address_id: str
+    #: The queue that it waits in; most are named like their task.
     type: str
+    #: The name of its task.
+    name: str
     state: State
     priority: int
     data: Any

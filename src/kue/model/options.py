@@ -31,6 +31,8 @@ class JobOptions(TypedDict, total=False):
     API and the options of ``kue job add`` have the same names, which a test compares.
     """
 
+    #: Where it waits, if not in the queue that is named like its type.
+    queue: str | None
     priority: PriorityGiven
     delay: Duration | datetime
     at: datetime | None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_URL = "sqlite:///kue.db"
+DEFAULT_PREFIX = "kue"
 #: How long a run's worker may go without a heartbeat, in ms.
 LEASE_MS = 10_000
 DAY_MS = 86_400_000
@@ -43,8 +44,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     #: Where jobs are kept.
     url: str = DEFAULT_URL
-    #: What all Redis keys begin with, so that several queues can share a server.
-    prefix: str = "kue"
+    #: What all Redis keys begin with, so that several queues can share a server; for a
+    #: file, which is one queue, it is refused.
+    prefix: str = DEFAULT_PREFIX
     #: How long a worker may go without a heartbeat before its jobs are reclaimed, ms.
     lease: int = LEASE_MS
     #: How long one call keeps trying to reach the store, ms.

@@ -91,6 +91,7 @@ class ChildWorker:
             grace=UNLIMITED,
             signals=False,
             types=list(options.types) or None,
+            queues=list(options.queues) or None,
             concurrency=options.concurrency,
             strict=options.strict,
             burst=options.burst,

@@ -66,6 +66,16 @@ class ActiveJob:
         return self.job.type
 
     @property
+    def name(self) -> str:
+        """The name of its task."""
+        return self.job.name
+
+    @property
+    def queue(self) -> str:
+        """Where it waited: the name of its task, unless it was added with queue=."""
+        return self.job.type
+
+    @property
     def data(self) -> JSON:
         return self.job.data
 

@@ -31,10 +31,11 @@ from kue.worker.active_run import ActiveRun, ClaimedRuns
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import execute, forced_ending
 from kue.worker.metrics import RunTimings
+from kue.worker.queued_tasks import QueuedTask, QueuedTasks
 from kue.worker.work_availability import WorkAvailability
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kue.model.job import Ending, Job
     from kue.model.payload import JSON
@@ -79,6 +80,10 @@ class Processor(NamedTuple):
     execution: str = "loop"
     #: Its share when types compete for slots.
     weight: int = 1
+    #: Tasks whose jobs may wait in this queue, although it has another name.
+    tasks: Mapping[str, QueuedTask] = {}
+    #: In strict order, those with lower numbers come first.
+    rank: int = 0
 
 
 class LaneContext(NamedTuple):
@@ -116,6 +121,7 @@ class Lane:
         self._budget = context.budget
         self._poison_pills = context.poison_pills
         self._types = (processor.type,)
+        self._tasks = QueuedTasks(processor.tasks, processor.slots)
         #: The most one cycle claims: half, so that the other loop has something to do.
         self._share = min(-(-processor.slots // LOOPS_PER_LANE), MAX_BATCH)
         self._availability = WorkAvailability()
@@ -141,6 +147,11 @@ class Lane:
     @property
     def runs(self) -> list[ActiveRun]:
         return list(self._runs.values())
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether this worker may claim no jobs for it."""
+        return self._is_paused
 
     @property
     def is_busy(self) -> bool:
@@ -403,9 +414,16 @@ class Lane:
         is_alone = runs_alone(run.job)
         if is_alone:
             await self._poison_pills.enter(run)
+        task, turn, handler = run.job.spec.task, None, self.processor.handler
+        if task is not None:
+            handler, turn = self._tasks.handler(task), self._tasks.turn(task)
+        if turn is not None:
+            await turn.acquire()
         before = CURRENT.set(run)
-        ending = await execute(run, self.processor.handler)
+        ending = await execute(run, handler)
         CURRENT.reset(before)
+        if turn is not None:
+            turn.release()
         if run.partial:
             log_capture.finish(run)
         # Its progress and log lines are written before its ending.

@@ -118,6 +118,8 @@ class NewJob(Input, frozen=True, kw_only=True):
 
     type: Name
     data: Any = None
+    #: Where it waits, if not in the queue that is named like its type.
+    queue: Name | None = None
     #: A number from -1024 (first) to 1023, or a name such as "high".
     priority: Priority = 0
     delay: Span = 0

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 #: Options of a job that do not say when it runs; `job_options` reads them.
 draft_options = options(
+    click.option("--queue", help="The queue to wait in; else the one named TYPE."),
     click.option(
         "--priority", type=PRIORITY, help="critical, high, normal, low or -10."
     ),

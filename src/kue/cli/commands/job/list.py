@@ -11,7 +11,7 @@ import click
 from kue.cli.context import as_usage_error, json_option, reads
 from kue.cli.output.console import output, print_message
 from kue.cli.output.listing import Column, Listing, ago, progress_bar
-from kue.cli.output.text import json_text
+from kue.cli.output.text import json_text, name_and_queue
 from kue.cli.params import PRIORITY, STATE, TIME, TYPE, limit_options, moment_of
 from kue.cli.unknown_names import check_type
 from kue.model.job_json import job_detail
@@ -31,7 +31,7 @@ MAX_LOOKED = 1_000_000
 
 COLUMNS: tuple[Column[Job], ...] = (
     Column("id", lambda job: job.id, is_number=True),
-    Column("type", lambda job: job.type, wraps=True),
+    Column("type", name_and_queue, wraps=True),
     Column("state", lambda job: job.state.value),
     Column("prio", lambda job: job.priority, is_number=True, rank=4),
     Column("tries", lambda job: f"{job.attempts}/{job.max_attempts or '∞'}", rank=3),

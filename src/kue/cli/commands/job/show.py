@@ -148,7 +148,8 @@ def _facts(job: Job, *, now: int, log_lines: int) -> dict[str, str]:
     held = "asked to end" if job.cancelling else job.held
     every = {
         "id": str(job.id),
-        "type": job.type,
+        "type": job.name,
+        "queue": job.queue if job.queue != job.name else "",
         "state": f"{job.state} ({held})" if held else job.state.value,
         "held until": "" if job.held_until is None else both(job.held_until, now),
         "priority": priority_text(job.priority),

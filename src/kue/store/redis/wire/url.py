@@ -12,7 +12,10 @@ from kue.model.errors import ConfigError
 MAX_SHARDS = 1024
 #: Options that a URL may have after its question mark.
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
-_KNOWN = ("shards", "db", *_TLS)
+#: How to log in to the Sentinels themselves.
+_SENTINEL = ("sentinel_username", "sentinel_password")
+_KNOWN = ("shards", "db", "connections", *_SENTINEL, *_TLS)
+MAX_CONNECTIONS = 10_000
 
 
 class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +33,10 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     service: str = ""
     username: str | None = None
     password: str | None = None
+    sentinel_username: str | None = None
+    sentinel_password: str | None = None
+    #: Most connections for commands, and for reads of many values; 0 for the default.
+    connections: int = 0
     tls: dict[str, str] = {}
 
 
@@ -55,7 +62,9 @@ def read_url(url: str) -> RedisAddress:
         "is_tls": form == "rediss",
         "username": unquote(username) or None,
         "password": unquote(password) or None,
+        "connections": _number(query, "connections", 0, 1, MAX_CONNECTIONS),
         "tls": {name: query[name] for name in _TLS if name in query},
+        **{name: query.get(name) for name in _SENTINEL},
     }
     if form == "unix":
         if not parts.path:

@@ -9,7 +9,7 @@ import { panel } from "../components/panel.js";
 import { progressBar } from "../components/progress-bar.js";
 import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { time, timeAgo } from "../lib/format.js";
+import { nameAndQueue, time, timeAgo } from "../lib/format.js";
 import { live, refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
 import { jobActions } from "./job/actions.js";
@@ -277,15 +277,15 @@ function buttonsOf(job) {
   return [job.state, jobActions(job).map(({ name }) => name)];
 }
 
-function titleOf({ type, state, cancelling }) {
-  return [type, state, cancelling];
+function titleOf({ name, type, state, cancelling }) {
+  return [name, type, state, cancelling];
 }
 
 function titleView(job) {
   const path = `/jobs?${new URLSearchParams({ type: job.type })}`;
   return [
     h("h1", null, `Job ${job.id}`),
-    h("a", { class: "job-type", href: href(path) }, job.type),
+    h("a", { class: "job-type", href: href(path) }, nameAndQueue(job)),
     stateBadge(job.state),
     job.cancelling && h("span", { class: "note" }, "cancelling"),
   ];

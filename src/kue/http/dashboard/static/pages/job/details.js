@@ -20,7 +20,7 @@ export function factList(facts) {
 //: The details of a job, as [name, value] pairs; defaults are left out.
 export function detailsOf(job) {
   const facts = [
-    ["Type", link(`/queues/${pathSegment(job.type)}`, job.type)],
+    ...taskAndQueue(job),
     ["Priority", priorityOf(job.priority)],
     ["Attempts", attemptCount(job)],
     ["Released", job.releases ? `${job.releases}, not counted as attempts` : null],
@@ -36,6 +36,15 @@ export function detailsOf(job) {
     ["Address", addressView(job.address_id)],
   ];
   return facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
+}
+
+function taskAndQueue({ name, type }) {
+  const queue = link(`/queues/${pathSegment(type)}`, type);
+  if (name === type) return [["Type", queue]];
+  return [
+    ["Type", name],
+    ["Queue", queue],
+  ];
 }
 
 //: What adding a job does while another has its unique key, if not what it usually does.
