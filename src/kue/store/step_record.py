@@ -2,16 +2,16 @@ r"""
 Record of the steps of a job: fields and values, the same in both engines.
 
 Times are in Unix ms, names are quoted, and *n* numbers steps, sleeps and waits as they
-came::
+came, and signals, too::
 
     step:<name>        n ⇥ at ⇥ duration ⇥ result
     sleep:<name>       n ⇥ at ⇥ until
     wait:<k>:<signal>  n ⇥ at ⇥ until, then once it ended ⇥ ended at ⇥ which signal
                        it received (empty: it timed out)
-    signal:<k>:<name>  at ⇥ data
+    signal:<k>:<name>  n ⇥ at ⇥ data
     signals:<name>     sent:received:wait, the last being the k of a wait that is open
     id:<id>            the k of the signal with that id
-    steps, sent        the last n; how many signals were sent
+    steps, sent        the last n of steps, and that of signals
     last               the field of the last step, sleep or wait
 """
 
@@ -34,7 +34,7 @@ _FORMS = {
     "step": (r"()([^:]+)", rf"{_N}\t{_N}\t{_N}\t(.*)"),
     "sleep": (r"()([^:]+)", rf"{_N}\t{_N}\t{_N}"),
     "wait": (rf"{_N}:([^:]+)", rf"{_N}\t{_N}\t{_N}(?:\t{_N}\t(\d{{0,15}}))?"),
-    "signal": (rf"{_N}:([^:]+)", rf"{_N}\t(.*)"),
+    "signal": (rf"{_N}:([^:]+)", rf"{_N}\t{_N}\t(.*)"),
     "signals": (r"()([^:]+)", rf"{_N}:{_N}:{_N}"),
     "id": (r"()([0-9a-f]{1,40})", _N),
     "steps": (r"()()", _N),
@@ -102,13 +102,15 @@ def read_steps(job_id: int, fields: Iterable[tuple[Any, Any]]) -> JobSteps:
     record = {_text(field): _text(value) for field, value in fields}
     try:
         steps = sorted(_steps_in(record), key=lambda pair: pair[0])
-        signals = sorted(_signals_in(record), key=lambda signal: signal.at)
+        signals = sorted(_signals_in(record), key=lambda pair: pair[0])
     except (ValueError, LookupError, RecursionError) as exc:
         raise StoreCorrupt(
             f"the steps of job {job_id} cannot be read ({exc}); run kue doctor for "
             "details"
         ) from exc
-    return JobSteps(tuple(step for _, step in steps), tuple(signals))
+    return JobSteps(
+        tuple(step for _, step in steps), tuple(signal for _, signal in signals)
+    )
 
 
 def _steps_in(record: dict[str, str]) -> Iterable[tuple[int, Step]]:
@@ -119,21 +121,29 @@ def _steps_in(record: dict[str, str]) -> Iterable[tuple[int, Step]]:
         received = parts[5] if kind == "wait" else None
         data = None
         if received:
-            data = record[field_of("signal", name, int(received))].partition("\t")[2]
+            data = data_of(record[field_of("signal", name, int(received))])
         yield int(parts[1]), read_step(field, value, data)
 
 
-def _signals_in(record: dict[str, str]) -> Iterable[Signal]:
+def data_of(value: str) -> str:
+    """Return the data of a signal."""
+    return value.split("\t", 2)[2]
+
+
+def _signals_in(record: dict[str, str]) -> Iterable[tuple[int, Signal]]:
     for field, value in record.items():
         kind, number, name, parts = _parse(field, value)
         if kind == "signal":
             counts = record.get(field_of("signals", name), "0:0:0").split(":")
-            yield Signal(
-                name=name,
-                data=msgspec.json.decode(parts[2]),
-                id="",
-                at=int(parts[1]),
-                received=number <= int(counts[1]),
+            yield (
+                int(parts[1]),
+                Signal(
+                    name=name,
+                    data=msgspec.json.decode(parts[3]),
+                    id="",
+                    at=int(parts[2]),
+                    received=number <= int(counts[1]),
+                ),
             )
 
 

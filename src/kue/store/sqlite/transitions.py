@@ -100,10 +100,10 @@ def end(
             ending, Retried | Released | Stalled
         ):
             ending = after_cancel(row.cancelling)
+        began, moved = row.began, ending
         if isinstance(ending, Released) and ending.suspended is not msgspec.UNSET:
-            ending = _suspended(tx, row, ending, ending.suspended)
-        began = row.began
-        transition = _transition(tx.now, ending, began is not None)
+            moved = _suspended(tx, row, ending, ending.suspended)
+        transition = _transition(tx.now, moved, began is not None)
         by_transition.setdefault(transition, []).append((row, ending, began))
     for transition, ended in by_transition.items():
         _measure(tx, ended)
@@ -115,7 +115,7 @@ def end(
 def _suspended(
     tx: Transaction, row: StateRow, ending: Released, field: str
 ) -> Released:
-    """Begin the sleep or wait of a run; return its ending, with the right delay."""
+    """Begin the sleep or wait of a run; return its ending with the delay it has."""
     if row.has_steps:
         _cut_suspensions(tx, row)
     delay = step_rows.suspend(tx, row, field, ending.delay)
@@ -270,7 +270,8 @@ def _event(ending: Ending) -> tuple[Kind, dict[str, Any]]:
         case Retried(error, delay):
             detail = {"kind": error.kind, "message": error.message, "delay": delay}
             return Kind.FAILED_ATTEMPT, detail
-        case Released(delay, _, reason):
-            return Kind.RELEASE, {"reason": reason, "delay": delay}
+        case Released(delay, _, reason, suspended):
+            named = {"suspended": suspended} if isinstance(suspended, str) else {}
+            return Kind.RELEASE, {"reason": reason, "delay": delay, **named}
         case Stalled(error, delay):
             return Kind.RELEASE, {"reason": error.message, "delay": delay}

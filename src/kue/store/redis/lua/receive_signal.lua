@@ -30,7 +30,7 @@ local key, field = steps_key(id), "wait:" .. number .. ":" .. name
 local function answer(value)
   local signal = string.match(value, RECEIVED)
   local kept = signal and redis.call("HGET", key, "signal:" .. signal .. ":" .. name)
-  return { "done", value, string.match(kept or "", "^%d+\t(.*)$") or "" }
+  return { "done", value, string.match(kept or "", "^%d+\t%d+\t(.*)$") or "" }
 end
 
 -- Check.

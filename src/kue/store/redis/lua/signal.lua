@@ -58,9 +58,8 @@ local is_awaited = wait > 0 and sent == received and place == "delayed"
 
 -- Move.
 sent = sent + 1
-add_up(key, "sent", 1)
-redis.call("HSET", key, "signal:" .. sent .. ":" .. name, now .. "\t" .. ARGV[9],
-  "id:" .. call, sent)
+redis.call("HSET", key, "signal:" .. sent .. ":" .. name,
+  add_up(key, "sent", 1) .. "\t" .. now .. "\t" .. ARGV[9], "id:" .. call, sent)
 write_counts(key, name, sent, received, wait)
 if is_awaited then
   depart(id, q, place, head)

@@ -12,7 +12,7 @@ from kue.store.sqlite import ranking
 from kue.store.sqlite.rows import StateRow, state_rows_of
 from kue.store.sqlite.step_rows import StepRows, entry_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
-from kue.store.step_record import field_of, read_step, read_steps
+from kue.store.step_record import data_of, field_of, read_step, read_steps
 from kue.store.values import Reply, Result
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _wait(rows: StepRows, field: str, signal: str) -> Step | None:
         return None
     entry, data = entry_of(value), None
     if entry is not None and entry[2] is not None:
-        data = rows.get(field_of("signal", signal, entry[2])).partition("\t")[2]
+        data = data_of(rows.get(field_of("signal", signal, entry[2])))
     return read_step(field, value, data)
 
 
@@ -100,9 +100,9 @@ def _send(tx: Transaction, row: StateRow, rows: StepRows, signal: Signal) -> Non
     counts = rows.counts(name)
     is_awaited = counts.wait > 0 and counts.sent == counts.received
     number = counts.sent + 1
-    rows.set("sent", rows.number("sent") + 1)
-    data = as_json(signal.data)
-    rows.set(field_of("signal", signal.name, number), f"{tx.now}\t{data}")
+    sent, data = rows.number("sent") + 1, as_json(signal.data)
+    rows.set("sent", sent)
+    rows.set(field_of("signal", signal.name, number), f"{sent}\t{tx.now}\t{data}")
     rows.set(f"id:{signal.id}", number)
     rows.set_counts(name, counts._replace(sent=number))
     if is_awaited and row.state == State.DELAYED:

@@ -126,7 +126,7 @@ function reschedule(job) {
 function sendSignal(job) {
   return formDialog({
     title: `Send a signal to job ${job.id}`,
-    text: "It is kept until the job waits for it; a job that waits goes on at once.",
+    text: "It is kept until the job waits for it; a job that waits continues at once.",
     action: "Send",
     fields: [
       { name: "name", label: "Name", required: true, value: job.pending?.name ?? "" },

@@ -30,7 +30,7 @@ export function pendingNote(pending) {
   const end = (words) => pending.until !== null && [words, timeAgo(pending.until)];
   const words =
     pending.kind === "sleep"
-      ? ["Sleeps", end(", and goes on ")]
+      ? ["Sleeps", end(", and continues ")]
       : ["Waits for signal ", h("b", null, pending.name), end(", and times out ")];
   return h("p", { class: "job-note" }, words);
 }
