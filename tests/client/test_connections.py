@@ -78,6 +78,22 @@ def test_a_definition_that_makes_no_sense_is_explained(
         connections.settings(".." if text.startswith("..") else "mail")
 
 
+def test_the_prefix_of_the_environment_is_for_connections_to_redis(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUE_PREFIX", "shop")
+    kue.configure(mail="redis://mail/0", local="sqlite:///local.db")
+
+    assert connections.settings("mail").prefix == "shop"
+    assert connections.settings("local").prefix == "kue"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///kue.db", "sqlite:////tmp/kue.db"])
+def test_a_prefix_for_a_file_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="'shop' is for keys in Redis, and would not"):
+        Kue(url, prefix="shop")
+
+
 def test_an_unknown_name_is_answered_with_those_there_are() -> None:
     kue.configure(mail="memory://")
 

@@ -111,6 +111,9 @@ def _settings(
         check_path_name(name, what="the name of a connection")
         if not given.get("url"):
             raise ConfigError("it has no url")
+        if str(given["url"]).startswith("sqlite:"):
+            # $KUE_PREFIX is for the connections to Redis beside it.
+            given.setdefault("prefix", settings.DEFAULT_PREFIX)
         return settings.load(**{**given, **more})
     except (ConfigError, ValueError, TypeError) as exc:
         raise ConfigError(f"connection {name!r}: {exc}") from exc

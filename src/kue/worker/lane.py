@@ -149,11 +149,6 @@ class Lane:
         return list(self._runs.values())
 
     @property
-    def is_paused(self) -> bool:
-        """Whether this worker may claim no jobs for it."""
-        return self._is_paused
-
-    @property
     def is_busy(self) -> bool:
         """Whether handlers run whose ending is not known yet."""
         return bool(self._runs or self._displaced)

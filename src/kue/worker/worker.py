@@ -126,6 +126,7 @@ class Worker:
         self._bug: Exception | None = None
         #: What its lanes share, while it runs.
         self._lane_context: LaneContext | None = None
+        self._heartbeat: Heartbeat | None = None
         #: A lane has no work for the moment.
         self._became_idle = asyncio.Event()
         #: It was ordered to stop through the store, and is not to be replaced.
@@ -231,7 +232,7 @@ class Worker:
             timings = TimingReporter(self._context)
             stack.push_async_callback(timings.close)
             maintenance = Maintenance(self._context)
-            heartbeat = Heartbeat(
+            heartbeat = self._heartbeat = Heartbeat(
                 self._context,
                 info=self.status,
                 handle_order=handle_order,
@@ -371,12 +372,11 @@ class Worker:
     def _add_queue_lane(self, processor: Processor) -> Lane:
         assert self._lane_context is not None
         logger.info("worker %s serves queue %s", self.name, processor.type)
-        # Else the next heartbeat resumes it.
-        may_claim = any(not lane.is_paused for lane in self._lanes)
         claimant = _claimant(processor)
         self._lane_context.budget.add(claimant)
         lane = self._add_lane(processor, claimant, self._lane_context)
-        if may_claim:
+        # Else the next heartbeat resumes it.
+        if self._heartbeat is not None and self._heartbeat.may_claim:
             lane.resume()
         return lane
 

@@ -137,7 +137,7 @@ async def add(
         show_added(handle, as_json=as_json)
     else:
         await _add_many(q, drafts, None if stdin else count, as_json=as_json)
-    await warn_of_unhandled_type(q, type)
+    await warn_of_unhandled_type(q, given.get("queue") or type)
 
 
 def _times(
