@@ -3,23 +3,23 @@ Reading and listing jobs: pages by state, by type or of all, from any position.
 
 Ids come from indexes, a bounded number of them per script; jobs are then read until the
 page is full, by number or by bytes.  A page with a large offset is found by counting
-instead of reading what is before it: see `_seek`.
+instead of reading what is before it: see `IdsInState`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from kue.model.errors import KueError
 from kue.model.job import Job, State
-from kue.model.names import quote, unquote
+from kue.model.names import unquote
 from kue.store.contract import Store
 from kue.store.redis import job_ids_of_type
 from kue.store.redis.all_job_ids import in_order, live_ids
-from kue.store.redis.job_ids_of_type import IDS_PER_CALL, ids_of, owned, size_of
+from kue.store.redis.job_ids_in_state import IdsInState, Key
+from kue.store.redis.job_ids_of_type import ids_of, owned, size_of
 from kue.store.redis.record import read_job
 from kue.store.redis.sifting import sift
 from kue.store.validation import InvalidCall, check_limit, read_cursor
@@ -29,14 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
     from kue.store.redis.sharding import Shards
-
-#: (sort key, id)
-Key = tuple[int, int]
-
-#: Pages with a larger offset are found by counting.
-_FAR = 500
-#: Greater than every id.
-_NO_ID = 2**53
 
 
 async def get(db: Shards, job_ids: Sequence[int]) -> list[Job | None]:
@@ -90,7 +82,7 @@ async def page(db: Shards, request: PageRequest) -> Page:
     else:
         assert state is not None
         wanted = [type] if type is not None else await types(db)
-        ids = _StateIds(db, state, wanted, descending).batches(place, request.skip)
+        ids = IdsInState(db, state, wanted, descending).batches(place, request.skip)
     return await _collect(db, ids, request)
 
 
@@ -149,129 +141,6 @@ async def _unranked(batches: AsyncIterator[list[int]]) -> AsyncIterator[list[Key
     """Yield the keys of jobs that are ordered by id alone."""
     async for ids in batches:
         yield [(0, job_id) for job_id in ids]
-
-
-class _StateIds:
-    """Ids of a state that has sorted sets, merged over types and shards."""
-
-    def __init__(
-        self, db: Shards, state: State, types: list[str], descending: bool
-    ) -> None:
-        self._db = db
-        self._state = state
-        self._types = types
-        self._descending = descending
-        #: The non-empty keys, by shard, once they are needed.
-        self._filled: dict[int, list[str]] = {}
-
-    async def batches(self, place: Key | None, skip: int) -> AsyncIterator[list[Key]]:
-        after = None
-        if place is not None:
-            after = self._position(*place)
-        elif skip > _FAR:
-            after, skip = await self._seek(skip)
-            if after is None:
-                return
-        size = 100
-        while True:
-            want = min(skip + size, MAX_BATCH)
-            found = await self._merged(after, want)
-            part = found[skip:want]
-            if part:
-                yield part
-            if len(found) < want:
-                return
-            after = self._position(*found[-1])
-            skip, size = max(0, skip - want), MAX_BATCH
-
-    async def _seek(self, skip: int) -> tuple[Key | None, int]:
-        """
-        Return a position before entry number *skip*, and how many lie between.
-
-        Counting the entries below a score is cheap, however many there are.  So the
-        entry's score is found by bisection; only entries of the same score lie between.
-        """
-        await self._find_filled()
-        if skip >= await self._count("-inf", "+inf"):
-            return None, 0
-        low, high = await self._ends()
-        # It is the last score, in this order, with *skip* or fewer entries before it.
-        while low < high:
-            middle = (low + high + (not self._descending)) // 2
-            is_reached = await self._passed(middle) <= skip
-            if self._descending:
-                low, high = (low, middle) if is_reached else (middle + 1, high)
-            else:
-                low, high = (middle, high) if is_reached else (low, middle - 1)
-        position = (low, _NO_ID if self._descending else 0)
-        return position, skip - await self._passed(low)
-
-    async def _find_filled(self) -> None:
-        state = self._state
-        names = ("waiting", "held") if state is State.WAITING else (state.value,)
-        for shard, homes in self._db.homes(self._types).items():
-            of_type = self._db.keys[shard].of_type
-            keys = [of_type(job_type, name) for job_type in homes for name in names]
-            sizes = await self._db.read_many(shard, [("ZCARD", key) for key in keys])
-            filled = [key for key, n in zip(keys, sizes, strict=True) if n]
-            if filled:
-                self._filled[shard] = filled
-
-    async def _passed(self, score: int) -> int:
-        """Count the entries that come before those of *score*."""
-        if self._descending:
-            return await self._count(f"({score}", "+inf")
-        return await self._count("-inf", f"({score}")
-
-    async def _count(self, low: str, high: str) -> int:
-        """Return how many entries have a score from *low* to *high*."""
-        total = 0
-        for shard, names in self._filled.items():
-            asked = [("ZCOUNT", name, low, high) for name in names]
-            total += sum(await self._db.read_many(shard, asked))
-        return total
-
-    async def _ends(self) -> tuple[int, int]:
-        """Return the lowest and the highest score; there must be an entry."""
-        scores: list[int] = []
-        for shard, names in self._filled.items():
-            ends = [(name, end, end) for name in names for end in (0, -1)]
-            asked = [("ZRANGE", *end, "WITHSCORES") for end in ends]
-            for entry in await self._db.read_many(shard, asked):
-                scores += [int(float(entry[1]))] if entry else []
-        return min(scores, default=0), max(scores, default=0)
-
-    async def _merged(self, after: Key | None, limit: int) -> list[Key]:
-        """Return the next entries of all types, in order: sort key and id."""
-        at_once = max(1, IDS_PER_CALL // limit)
-        calls = [
-            self._range(shard, names[at : at + at_once], after, limit)
-            for shard, names in self._db.homes(self._types).items()
-            for at in range(0, len(names), at_once)
-        ]
-        found = [entry for part in await asyncio.gather(*calls) for entry in part]
-        found.sort(reverse=self._descending)
-        return found[:limit]
-
-    async def _range(
-        self, shard: int, types: list[str], after: Key | None, limit: int
-    ) -> list[Key]:
-        position = ("", "") if after is None else after
-        order = "desc" if self._descending else "asc"
-        args = (self._state.value, *position, limit, order, *map(quote, types))
-        reply = await self._db.run(shard, "range", *args)
-        return [
-            (self._key(int(score)), int(job_id))
-            for score, job_id in zip(reply[::3], reply[1::3], strict=True)
-        ]
-
-    def _position(self, key: int, job_id: int) -> tuple[int, int]:
-        """Return a position of a page: a score in its sorted set, and an id."""
-        return (job_id if self._state is State.BLOCKED else key), job_id
-
-    def _key(self, score: int) -> int:
-        """Return what pages are ordered by before the id: see `sort_key`."""
-        return 0 if self._state is State.BLOCKED else score
 
 
 # -- running jobs, and jobs of a type ------------------------------------------
