@@ -173,6 +173,28 @@ async def test_what_is_found_comes_in_the_order_of_pages(
     assert got == expected
 
 
+@pytest.mark.parametrize("descending", [False, True], ids=["up", "down"])
+async def test_a_search_over_many_types_keeps_the_order(
+    store: Store, descending: bool
+) -> None:
+    """Types have one job in turn, then many at once, and some have none left."""
+    ids: list[int] = []
+    for number in range(13):
+        await add_many(store, 1, "rare", priority=number)
+        for part in range(12):
+            ids += await add_many(store, 2, f"type-{part}", priority=part % 3)
+    for part in range(3):
+        ids += await add_many(store, 300, f"type-{part}", priority=1)
+
+    wanted = Filter(state=State.WAITING, text="i")
+    page = await store.find(wanted, limit=5_000, descending=descending)
+
+    places = [(job.rank, job.id) for job in page.jobs]
+    assert places == sorted(places, reverse=descending)
+    assert {job.id for job in page.jobs if job.type != "rare"} == set(ids)
+    assert page.looked_at == len(page.jobs) == len(ids) + 13
+
+
 async def test_a_search_looks_at_so_many_jobs_and_goes_on_from_there(
     store: Store,
 ) -> None:

@@ -28,8 +28,8 @@ Key = tuple[int, int]
 _FAR = 500
 #: Greater than every id.
 _NO_ID = 2**53
-#: Types read by one script after the first page, and how many entries of each.
-_FEW_TYPES, _REFILL = 5, 250
+#: Entries of each type that are read at once after the first page.
+_REFILL = 250
 
 
 @dataclass
@@ -45,9 +45,11 @@ class _Source:
     has_more: bool = True
 
     def split(self) -> list[_Source]:
+        """Return the same in smaller parts: only those that come next are read on."""
+        size = max(1, len(self.types) // 10)
         return [
-            _Source(self.shard, self.types[at : at + _FEW_TYPES], self.after, _REFILL)
-            for at in range(0, len(self.types), _FEW_TYPES)
+            _Source(self.shard, self.types[at : at + size], self.after, _REFILL)
+            for at in range(0, len(self.types), size)
         ]
 
     def take(self, end: Key | None, descending: bool) -> list[Key]:
@@ -172,8 +174,8 @@ class IdsInState:
     async def _merge_more(self) -> None:
         """Read on where nothing is left, and merge as far as all types are known."""
         for source in self._sources[:]:
-            # More than one page is wanted: from now on few types are read at a time.
-            if not source.keys and source.is_read and len(source.types) > _FEW_TYPES:
+            # More than one page is wanted: from now on fewer types are read at a time.
+            if not source.keys and source.is_read and len(source.types) > 1:
                 self._sources.remove(source)
                 self._sources += source.split()
         empty = [source for source in self._sources if not source.keys]
