@@ -28,6 +28,8 @@ class AttemptView(View, frozen=True, kw_only=True):
     #: Whether a released run spent an attempt.
     counts: bool
     reason: str
+    #: What the job slept or waited for since, such as "sleep:1"; empty if nothing.
+    suspended: str
     #: "lease" or "ttl" if the run was ended because that expired.
     taken: str
 

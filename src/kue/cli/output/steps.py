@@ -46,13 +46,16 @@ STEPS: Listing[Step] = Listing(
 
 def step_facts(found: JobSteps, now: int) -> dict[str, str]:
     """Return what the job waits for, and which signals it has not received yet."""
-    pending, text = found.pending(now), ""
-    if pending is not None:
-        text = "to wake up" if pending.kind == "sleep" else f"signal {pending.name!r}"
-        if pending.until is not None:
-            text += f", until {both(pending.until, now)}"
+    pending = found.pending(now)
     unread = [_signal(one) for one in found.signals if not one.received]
-    return {"waits for": text, "signals": ", ".join(unread)}
+    facts = {"signals": ", ".join(unread)}
+    if pending is None:
+        return facts
+    text = "the time" if pending.kind == "sleep" else f"signal {pending.name!r}"
+    if pending.until is not None:
+        return facts | {"waits for": f"{text}, until {both(pending.until, now)}"}
+    # The store has a time for it, a hundred years from now.
+    return facts | {"waits for": text, "due": ""}
 
 
 def _signal(signal: Signal) -> str:

@@ -64,7 +64,9 @@ def _details(attempt: Attempt) -> str:
         attempt.error and attempt.error.summary,
         attempt.reason,
         attempt.taken and f"reclaimed: its {attempt.taken} expired",
-        attempt.delay and f"retry after {words(attempt.delay)}",
+        attempt.delay
+        and not attempt.suspended
+        and f"retry after {words(attempt.delay)}",
     )
     return "; ".join(part for part in parts if part)
 
@@ -114,8 +116,8 @@ async def _show(q: Kue, job: Job, *, as_json: bool) -> None:
         show_json(msgspec.to_builtins(job_detail(job)) | view)
         return
     known = _facts(job, now=now, log_lines=len(await q.logs(job.id)))
-    waits = {name: text for name, text in step_facts(steps, now).items() if text}
-    show_facts((known | waits).items())
+    every = known | step_facts(steps, now)
+    show_facts((name, text) for name, text in every.items() if text)
     console = output()
     if console.is_terminal:
         _show_on_terminal(console, job, steps)

@@ -27,7 +27,7 @@ export function detailsOf(job) {
     ["Stalls", job.stalls || null],
     ["Worker", job.worker && jobsWith({ worker: job.worker }, job.worker)],
     ["Created", timeAgo(job.created_at)],
-    ["Due", job.promote_at && timeAgo(job.promote_at)],
+    ["Due", isEndless(job) ? null : job.promote_at && timeAgo(job.promote_at)],
     ["Started", job.started_at && timeAgo(job.started_at)],
     ["Ended", job.ended_at && timeAgo(job.ended_at)],
     ["Last run took", job.duration === null ? null : duration(job.duration)],
@@ -45,6 +45,11 @@ function taskAndQueue({ name, type }) {
     ["Type", name],
     ["Queue", queue],
   ];
+}
+
+//: Whether it waits for a signal without a timeout: its time is a hundred years ahead.
+export function isEndless({ pending }) {
+  return Boolean(pending) && pending.until === null;
 }
 
 //: What adding a job does while another has its unique key, if not what it usually does.
