@@ -226,9 +226,9 @@ async def test_without_any_store_the_error_of_the_last_is_raised() -> None:
     kue.configure(first=down, second=down, both="failover://first,second")
     q = kue.connect("both")
 
-    for _ in range(2):
+    for same in (q, q.on_connection("both")):
         with pytest.raises(StoreUnavailable):
-            await q.enqueue("welcome")
+            await same.enqueue("welcome")
     await q.close()
 
 

@@ -30,10 +30,10 @@ async def test_a_burst_ends_when_nothing_is_left(lone: Shift) -> None:
 async def test_a_worker_serves_queues_by_pattern_on_another_connection(
     lone: Shift, tmp_path: Path
 ) -> None:
-    url = f"sqlite:///{tmp_path}/spare.db"
+    url, data = f"sqlite:///{tmp_path}/spare.db", {"seconds": 0, "until": ""}
     async with Kue(url) as spare:
         for queue in ("nap-a", "nap-b", "other"):
-            await spare.enqueue("nap", {"seconds": 0}, queue=queue)
+            await spare.enqueue("nap", data, queue=queue)
         await lone.add("nap")
         options = ("--queues", "nap-*", "--connection", "spare", "--burst")
         environ = {"KUE_CONNECTIONS": f"spare={url}"}

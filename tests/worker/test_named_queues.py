@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -89,6 +90,24 @@ async def test_queues_that_match_a_pattern_are_served_when_they_appear(q: Kue) -
         assert await later.result(timeout=PATIENCE_SECONDS) == "sent"
         assert (await bulk.refresh()).state is State.WAITING
         assert set(worker.loads()) == {"mail-eu", "mail-us"}
+
+
+async def test_a_worker_that_finds_no_queue_stops_quietly(
+    q: Kue, caplog: pytest.LogCaptureFixture
+) -> None:
+    @q.task
+    async def send() -> None: ...
+
+    async with q.work(queues=["mail-*"]):
+        pass
+    await q.run(queues=["mail-*"], burst=True, signals=False)
+
+    assert [one for one in caplog.records if one.levelno >= logging.WARNING] == []
+
+
+async def test_without_handlers_a_pattern_is_refused_too(q: Kue) -> None:
+    with pytest.raises(ConfigError, match="there is nothing to work on"):
+        await q.run(queues=["mail-*"], signals=False)
 
 
 async def test_a_burst_serves_queues_that_it_has_yet_to_find(q: Kue) -> None:

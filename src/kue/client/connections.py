@@ -20,7 +20,7 @@ def configure(**definitions: Definition | None) -> None:
     """
     Define connections by name: a URL, or settings with a ``url``; None forgets one.
 
-    A program that reads its connections from ``KUE_CONNECTIONS`` needs this not::
+    What is defined here wins over ``KUE_CONNECTIONS``::
 
         kue.configure(
             mail="redis://mail.internal/0",

@@ -131,7 +131,7 @@ class Kue(
         return twin
 
     def _connect(self, store: Store | None, settings: Settings) -> Connection:
-        if store is None and scheme_of(settings.url) == FAILOVER:
+        if not self._is_given and scheme_of(settings.url) == FAILOVER:
             return FailoverConnection.of(settings.url, self._hooks)
         store = store or store_for(settings)
         if settings.url == inline_connection.URL:

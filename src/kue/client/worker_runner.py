@@ -240,7 +240,8 @@ class RunMethods:
             raise ConfigError("give types or queues, not both")
         patterns = QueuePatterns(queues)
         find = partial(self._handlers.queue_processors, patterns, concurrency)
-        return find(()), find if patterns.is_open else None
+        may_find = patterns.is_open and self._handlers.own_queues
+        return find(()), find if may_find else None
 
     async def _run(self, worker: Worker, hook_calls: BackgroundTasks) -> None:
         self._workers.add(worker)

@@ -365,8 +365,10 @@ class Worker:
             await self._context.sleep(FIND_SECONDS)
 
     def _unserved(self, names: Iterable[str]) -> list[Processor]:
-        found = self._find_queues(names) if self._find_queues else []
+        if self._find_queues is None:
+            return []
         served = {lane.type for lane in self._lanes}
+        found = self._find_queues(set(names) - served)
         return [one for one in found if one.type not in served]
 
     def _add_queue_lane(self, processor: Processor) -> Lane:
@@ -455,6 +457,9 @@ class Worker:
 
     async def _drain(self, loops: list[asyncio.Task[None]], grace: float) -> None:
         """Let runs end, requeue the others, settle all of them."""
+        if not loops:
+            # It served queues by pattern, and found none.
+            return
         # Without runs there is only a claim in flight; an unavailable store must not
         # delay us for that.
         may_take = self._unfinished or self._is_finishing
