@@ -2,8 +2,9 @@
 Load times of the dashboard's pages on a full store.
 
 ``python -m benchmarks.pages`` fills a separate store with a million jobs of 50 types,
-of which half failed, and starts a server.  It measures the requests of the pages over
-HTTP, each page in a real browser, and a first visit to each over a slow connection.
+of which half failed, and starts a server.  It measures the requests of the pages and
+whole searches over HTTP, each page in a real browser, and a first visit to each over a
+slow connection.
 """
 
 from __future__ import annotations

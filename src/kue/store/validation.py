@@ -242,6 +242,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "signal": lambda job_id, signal, **_: check_signal(signal),
     "schedule": check_schedule,
     "get": lambda job_ids: check_batch(job_ids, "jobs"),
+    "newest_logs": lambda job_ids, lines: check_batch(job_ids, "jobs"),
     "errors": lambda type=None, limit=50: check_limit(limit, least=1, most=MAX_ERRORS),
     "keep": lambda request, **_: check_kept(request.room, request.name, request.value),
     "kept": lambda room, name, **_: check_kept(room, name),
