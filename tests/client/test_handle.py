@@ -293,6 +293,23 @@ async def test_log_lines_are_read_back_in_order(q: Kue) -> None:
     assert [line.text for line in await q.logs(handle.id, 0, 0)] == ["one"]
 
 
+async def test_a_log_line_is_formatted_only_if_there_are_arguments(q: Kue) -> None:
+    handle = await q.enqueue("email")
+
+    await handle.log("row %d of %s", 7, "10", level="debug")
+    await handle.log("100 %d")
+
+    lines = [(line.level, line.text) for line in await handle.logs()]
+    assert lines == [("debug", "row 7 of 10"), ("info", "100 %d")]
+
+
+async def test_arguments_that_do_not_fit_a_log_line_are_refused(q: Kue) -> None:
+    handle = await q.enqueue("email")
+
+    with pytest.raises(ValueError, match="cannot be formatted with .*a level is given"):
+        await handle.log("failed", "error")
+
+
 async def test_an_unknown_log_level_is_refused(q: Kue) -> None:
     handle = await q.enqueue("email")
 

@@ -234,7 +234,7 @@ async def test_a_released_job_comes_back_without_having_spent_an_attempt(
 async def test_what_a_run_logs_is_kept_with_its_attempt(q: Kue) -> None:
     @q.process("email")
     async def handler(job: ActiveJob) -> None:
-        await job.log(f"try {job.attempt}", level="warning")
+        await job.log("try %d", job.attempt, level="warning")
         if job.attempt == 1:
             raise ValueError("oops")
 

@@ -274,10 +274,10 @@ class JobHandle(Generic[T_co]):
 
     # -- progress and log ------------------------------------------------------
 
-    async def log(self, text: object, level: str = "info") -> None:
-        """Add a line to the job's log, whatever its state."""
+    async def log(self, text: object, *args: object, level: str = "info") -> None:
+        """Add a line to the job's log, whatever its state; *args* fill its %s."""
         attempt = self._job.attempts if self._job else 0
-        line = progress_module.line(text, level, attempt=attempt)
+        line = progress_module.line(text, *args, level=level, attempt=attempt)
         word = await self._connection.store.log(
             self.id, [line], created_at=self._created_at
         )

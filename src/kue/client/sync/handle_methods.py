@@ -59,9 +59,9 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         return self._call(lambda job: job.result(timeout))
 
-    def log(self, text: object, level: str = "info") -> None:
-        """Add a line to the job's log, whatever its state."""
-        self._call(lambda job: job.log(text, level))
+    def log(self, text: object, *args: object, level: str = "info") -> None:
+        """Add a line to the job's log, whatever its state; *args* fill its %s."""
+        self._call(lambda job: job.log(text, *args, level=level))
 
     def progress(self, done: float, total: float = 100, data: JSON = None) -> None:
         """
