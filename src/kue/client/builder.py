@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from kue.client.handle import JobHandle, added_handle
+from kue.client.subscriptions import Callback, Callbacks, kind_of
 from kue.model import unique_options
 from kue.model.errors import JobError
 
@@ -26,12 +29,24 @@ class BaseJobBuilder:
         self._connection = connection
         self._options: dict[str, Any] = {}
         self._saved: int | None = None
+        self._callbacks = Callbacks()
         self._draft = connection.draft(type, data, {})
 
     @property
     def draft(self) -> Draft:
         """The job as it would be saved now."""
         return self._draft
+
+    @property
+    def type(self) -> str:
+        return self._draft.type
+
+    @property
+    def address_id(self) -> str:
+        """The UUID of the job, chosen when first read: to subscribe on the bus with."""
+        if self._draft.spec.address_id is None:
+            self._set(address_id=str(uuid.uuid4()))
+        return cast("str", self._draft.spec.address_id)
 
     def priority(self, level: PriorityGiven) -> Self:
         """Run before jobs of a higher number; "high" is -10, "normal" 0, "low" 10."""
@@ -151,8 +166,29 @@ class BaseJobBuilder:
         """Attach texts that travel with the job, such as a trace context."""
         return self._set(meta=meta)
 
+    def on(self, event: str, callback: Callback) -> Self:
+        """
+        Call *callback* with each such event of the job, from its first one on.
+
+        Removed once the job has ended; ``off`` of the saved job's handle removes it
+        before.
+
+        Raises:
+            ValueError: There is no such event; the message lists those there are.
+        """
+        self._refuse_if_saved()
+        self._callbacks.add(kind_of(event), callback)
+        return self
+
     async def _save(self, connection: Connection, *, durable: bool) -> JobHandle[Any]:
         self._refuse_if_saved()
+        add = partial(self._add, connection, durable=durable)
+        if not self._callbacks:
+            return await add()
+        self._callbacks.on_error = connection.errors.report
+        return await connection.job_listeners.save(self._callbacks, add)
+
+    async def _add(self, connection: Connection, *, durable: bool) -> JobHandle[Any]:
         added = await connection.add(self._draft, durable=durable)
         self._saved = added.id
         return added_handle(connection, self._draft.type, added)

@@ -10,6 +10,8 @@ from kue.aio.retry import StoreRetry
 from kue.aio.tasks import BackgroundTasks
 from kue.client.alert_events import AlertEvents
 from kue.client.enqueue_batcher import EnqueueBatcher
+from kue.client.job_listeners import JobListeners
+from kue.client.queue_errors import QueueErrors
 from kue.client.subscriptions import Subscriptions
 from kue.model.draft import DraftTemplate, draft
 from kue.model.duration import Duration, epoch_ms, milliseconds
@@ -39,6 +41,10 @@ class Connection:
         self.store_retry = StoreRetry(store.name)
         self.background = BackgroundTasks()
         self.subscriptions = Subscriptions(store, self.store_retry, self.background)
+        self.errors = QueueErrors(self.subscriptions, self.background)
+        self.subscriptions.callbacks.on_error = self.errors.report
+        self.store_retry.on_error = self.errors.report
+        self.job_listeners = JobListeners(store, self.store_retry, self.background)
         self.alert_events = AlertEvents(store, self.store_retry, self.background)
         self.batcher = EnqueueBatcher(store)
         self._plain = lru_cache(MAX_TEMPLATES)(partial(self.template, options={}))

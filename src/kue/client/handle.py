@@ -241,7 +241,7 @@ class JobHandle(Generic[T_co]):
         """
         kind = kind_of(event)
         if self._callbacks is None:
-            self._callbacks = Callbacks()
+            self._callbacks = Callbacks(self._connection.errors.report)
             self._connection.background.start(
                 self._listen(self._callbacks), f"kue listeners of job {self.id}"
             )
@@ -254,6 +254,25 @@ class JobHandle(Generic[T_co]):
         if self._callbacks is not None:
             self._callbacks.remove(kind, callback)
         return self
+
+    def listen_with(self, callbacks: Callbacks) -> None:
+        """Note the callbacks that it had before it was saved; see `JobListeners`."""
+        self._callbacks = callbacks
+
+    async def notify(self, event: Event) -> None:
+        """Call the callbacks for this event; after the last one they are removed."""
+        callbacks = self._callbacks
+        if event.kind.is_final:
+            self._callbacks = None
+        if callbacks is not None:
+            await callbacks.notify(event)
+
+    async def final_event(self) -> Event | None:
+        """Return the event of its end, ``remove`` if it is gone; None before."""
+        try:
+            return _final_event(await self.refresh())
+        except JobNotFound:
+            return await self._removed()
 
     async def _listen(self, callbacks: Callbacks) -> None:
         caller = f"listeners of job {self.id}"
@@ -268,9 +287,11 @@ class JobHandle(Generic[T_co]):
                 self._connection.store_retry.recover(caller)
                 await callbacks.notify(event)
         except JobNotFound:
-            now = await self._connection.store.now()
-            gone = Event(kind=Kind.REMOVE, job_id=self.id, type=self.type, at=now)
-            await callbacks.notify(gone)
+            await callbacks.notify(await self._removed())
+
+    async def _removed(self) -> Event:
+        now = await self._connection.store.now()
+        return Event(kind=Kind.REMOVE, job_id=self.id, type=self.type, at=now)
 
     # -- progress and log ------------------------------------------------------
 

@@ -157,6 +157,7 @@ class RunMethods:
             options,
             on_failed=notify if self._hooks.failure else None,
             on_alerts=notify_alerts if self._hooks.alert else None,
+            on_error=self._connection.errors.report,
         )
         return worker, hook_calls
 

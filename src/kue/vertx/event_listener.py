@@ -29,7 +29,7 @@ _ERROR = Kind.ERROR.value
 
 
 class Addressed(Protocol):
-    """A job, or a handle that has read its job."""
+    """A job, a handle that has read its job, or the builder of one."""
 
     @property
     def address_id(self) -> str | None: ...
@@ -73,7 +73,7 @@ def on_job(
     However many listeners a job has, a node announces one address for them.
 
     Args:
-        job: A job, its JSON, or ``{"address_id": …, "type": …}`` of a future job.
+        job: A job, its JSON, or a job of `Kue.create_job` that is not saved yet.
 
     Raises:
         ValueError: There is no such event, or the job's address is not known yet.

@@ -108,8 +108,8 @@ class ActiveJob:
         """
         Add a line to the job's log; if the store is unavailable, the line is dropped.
 
-        With *args* the text is formatted: ``job.log("row %d of %d", 7, 10)``.  The line is in flight when this returns.  ``await job.log(…)`` waits until it
-        was written.
+        With *args* the text is formatted: ``job.log("row %d of %d", 7, 10)``.  The line
+        is in flight when this returns; ``await job.log(…)`` waits until it was written.
         """
         line = log_line(text, *args, level=level, attempt=self.attempt)
         return self._sink.send(self, line)

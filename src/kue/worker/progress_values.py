@@ -71,9 +71,7 @@ def progress(
     return Progress(job_id, percent(done, total), data, token)
 
 
-def line(
-    text: object, *args: object, level: str = "info", attempt: int = 0
-) -> LogLine:
+def line(text: object, *args: object, level: str = "info", attempt: int = 0) -> LogLine:
     """
     Return a line for a job's log; anything that is not a string is shown by `repr`.
 

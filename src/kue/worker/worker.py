@@ -38,6 +38,7 @@ from kue.worker.unhandled_types import warn_of_unhandled
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
+    from kue.aio.retry import OnError
     from kue.model.alerts import AlertNotice
     from kue.model.settings import Settings
     from kue.store.contract import Store
@@ -85,6 +86,7 @@ class Worker:
         *,
         on_failed: Callable[[Outcome], None] | None = None,
         on_alerts: Callable[[Sequence[AlertNotice]], None] | None = None,
+        on_error: OnError | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         if not processors:
@@ -95,7 +97,7 @@ class Worker:
         self.name = check_path_name(options.name or _new_name(), what="worker name")
         self.processors = tuple(processors)
         self._store = store
-        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS)
+        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS, on_error=on_error)
         self._settings = settings
         self._options = options
         self._on_failed = on_failed
