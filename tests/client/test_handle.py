@@ -169,7 +169,7 @@ async def test_the_result_of_a_job_removed_before_is_not_found(q: Kue) -> None:
         await handle.result(timeout=PATIENCE_SECONDS)
 
 
-async def test_a_job_removed_on_completion_answers_none(
+async def test_the_result_of_a_job_removed_on_completion_is_delivered(
     q: Kue, kue_store: Store, wire: Wire
 ) -> None:
     handle = await start(q, kue_store, remove_on_complete=True)
@@ -178,9 +178,10 @@ async def test_a_job_removed_on_completion_answers_none(
     waiting = asyncio.create_task(handle.result(timeout=PATIENCE_SECONDS))
     await wire.until_answered("get", 2)
 
-    await end(kue_store, job, Completed("kept nowhere"), now=await kue_store.now())
+    result = {"kept": "nowhere\tbut\nhere"}
+    await end(kue_store, job, Completed(result), now=await kue_store.now())
 
-    assert await waiting is None
+    assert await waiting == result
     assert not await q.exists(handle.id)
 
 

@@ -233,13 +233,14 @@ async def test_a_removed_job_is_told(store: Store, of_all: bool) -> None:
 async def test_a_job_removed_as_it_completes_is_told_twice_in_order(
     store: Store,
 ) -> None:
-    """D-14: complete, then gone."""
+    """D-14: complete, with the result that is kept nowhere, then gone."""
     job = await start_one(store, remove_on_complete=True)
     async with store.watch([job.id]) as events:
-        await end(store, job, Completed())
+        await end(store, job, Completed({"sent": "a\tb"}))
         heard = await read_until(events, lambda event: event.kind is Kind.REMOVE)
 
     assert kinds(heard) == [Kind.COMPLETE, Kind.REMOVE]
+    assert heard[0].detail == {"result": {"sent": "a\tb"}}
 
 
 async def test_a_pruned_job_is_told_as_removed(store: Store, now: int) -> None:

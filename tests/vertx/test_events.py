@@ -202,13 +202,14 @@ async def test_a_job_that_goes_when_it_is_complete_is_told_complete_then_gone(
 
     run = await start(q, job)
     await heard.hears(2)
-    await end(q.store, run, Completed(), now=await q.now())
+    await end(q.store, run, Completed({"sent": 1}), now=await q.now())
 
     told = {each["event"]: each["body"] for each in await heard.hears(4)}
     assert list(told) == ["enqueue", "start", "complete", "remove"]
     assert told["complete"] == {
         "address_id": job.address_id,
         "id": job.id,
+        "result": {"sent": 1},
         "state": "COMPLETE",
         "type": "email",
     }

@@ -92,7 +92,7 @@ class BaseJobBuilder:
         return self._set(expires=expires)
 
     def remove_on_complete(self, remove: bool = True) -> Self:
-        """Remove the job as soon as it succeeded; its result is not kept."""
+        """Remove the job once it succeeded; who waits for its result receives it."""
         return self._set(remove_on_complete=remove)
 
     def unique(

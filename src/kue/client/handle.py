@@ -147,8 +147,9 @@ class JobHandle(Generic[T_co]):
         """
         Wait until the job has ended and return its result.
 
-        The store notifies us; nothing is polled.  A job with ``remove_on_complete``
-        leaves no result: this returns None, or raises JobNotFound if it ended before.
+        The store notifies us; nothing is polled.  The result of a job with
+        ``remove_on_complete`` is only sent to those who wait: if it ended before, this
+        raises JobNotFound.
 
         Raises:
             JobFailed, JobCancelled: It ended that way.
@@ -176,7 +177,7 @@ class JobHandle(Generic[T_co]):
             if job is None:
                 # It ended, and remove_on_complete left nothing to read.
                 if event.kind is Kind.COMPLETE:
-                    return cast("T_co", None)
+                    return self._converted(event.detail.get("result"))
                 raise JobNotFound(self.id)
             # It may have been requeued before we read it.
             if job.state.is_final:
@@ -188,10 +189,13 @@ class JobHandle(Generic[T_co]):
             raise JobFailed(job.id, error.kind, error.message)
         if job.state is State.CANCELLED:
             raise JobCancelled(job.id, _reason(job))
+        return self._converted(job.result)
+
+    def _converted(self, result: JSON) -> T_co:
         if self._reader is None:
             # The creator of the handle declared that its result is JSON.
-            return cast("T_co", job.result)
-        return self._reader(job.result)
+            return cast("T_co", result)
+        return self._reader(result)
 
     # -- events ----------------------------------------------------------------
 

@@ -219,6 +219,9 @@ def _measure(tx: Transaction, ended: list[_EndedJob]) -> None:
 def _publish(tx: Transaction, ended: list[_EndedJob]) -> None:
     for row, ending, began in ended:
         kind, detail = _event(ending)
+        if row.remove_on_complete and isinstance(ending, Completed):
+            # It can be read nowhere else.
+            detail = {"result": ending.result}
         attempt = row.attempts + (began is not None)
         tx.publish(kind, row.id, row.type, attempt, detail)
 
