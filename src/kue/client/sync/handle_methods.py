@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kue.model.duration import Duration
+    from kue.model.events import Event
     from kue.model.job import Job, PriorityGiven
     from kue.model.options import AttemptsGiven
     from kue.model.payload import JSON
@@ -48,8 +49,9 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         Wait until the job has ended and return its result.
 
-        The store notifies us; nothing is polled.  A job with ``remove_on_complete``
-        leaves no result: this returns None, or raises JobNotFound if it ended before.
+        The store notifies us; nothing is polled.  The result of a job with
+        ``remove_on_complete`` is only sent to those who wait: if it ended before, this
+        raises JobNotFound.
 
         Raises:
             JobFailed, JobCancelled: It ended that way.
@@ -58,6 +60,14 @@ class SyncHandleMethods(BlockingHandle[T_co]):
             Whatever the reader raises for a result that it does not expect.
         """
         return self._call(lambda job: job.result(timeout))
+
+    def notify(self, event: Event) -> None:
+        """Call the callbacks for this event; after the last one they are removed."""
+        self._call(lambda job: job.notify(event))
+
+    def final_event(self) -> Event | None:
+        """Return the event of its end, ``remove`` if it is gone; None before."""
+        return self._call(lambda job: job.final_event())
 
     def log(self, text: object, *args: object, level: str = "info") -> None:
         """Add a line to the job's log, whatever its state; *args* fill its %s."""

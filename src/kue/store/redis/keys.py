@@ -28,7 +28,7 @@ KEYS = (
         "hash",
         (
             "schema, shards, id; when the last maintenance pass was; how many "
-            "messages were published"
+            "messages were published; how long successful runs took"
         ),
     ),
     (":ids", "string", "last sequence number"),
@@ -125,7 +125,7 @@ KEYS = (
     (
         ":stats:<minute>",
         "hash",
-        "type:added, :complete, :failed, :run_ms, :waits, :runs",
+        "type:added, :complete, :failed, :work_ms, :run_ms, :waits, :runs",
     ),
     (":hours:<hour>", "hash", "the same, by hour"),
     (":listeners", "zset", "subscribers to all jobs"),

@@ -134,6 +134,7 @@ class RedisStore(Store):
     logs = _verb(queries.logs)
     errors = _verb(queries.errors)
     hours = _verb(stats.hours)
+    work_time = _verb(stats.work_time)
     facts = _verb(stats.facts)
     stats = _verb(stats.stats)
     check = _verb(check.check)

@@ -57,7 +57,10 @@ TABLES = (
     ("events", "events that may still have to be delivered"),
     ("kept", "small records such as users and sessions, by room and name"),
     ("acts", "the audit log"),
-    ("meta", "last id, last fence, when maintenance last passed and passes next"),
+    (
+        "meta",
+        "last id, last fence, when maintenance last passed and passes next, work time",
+    ),
 )
 
 #: The rowid, which is the id, ends every index: rows of equal rank are in order of id.
@@ -418,10 +421,15 @@ CREATE TABLE turns (
 CREATE INDEX turns_rank ON turns (type, rank);
 """
 
+_TENTH = """
+-- time of successful runs; what of it is in an hour is summed up in meta
+ALTER TABLE stats ADD COLUMN work_ms INTEGER NOT NULL DEFAULT 0;
+"""
+
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.
 MIGRATIONS: tuple[str, ...] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH),
-    _NINTH,
+    *(_NINTH, _TENTH),
 )
 
 

@@ -41,11 +41,11 @@ INSERT INTO counts (type, state, own, n) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET n = n + excluded.n
 """
 _STAT = """
-INSERT INTO stats (minute, type, added, complete, failed, run_ms)
-VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO stats (minute, type, added, complete, failed, run_ms, work_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET added = added + excluded.added,
     complete = complete + excluded.complete, failed = failed + excluded.failed,
-    run_ms = run_ms + excluded.run_ms
+    run_ms = run_ms + excluded.run_ms, work_ms = work_ms + excluded.work_ms
 """
 _READ_META = "SELECT value FROM meta WHERE name = ?"
 _WRITE_META = "REPLACE INTO meta (name, value) VALUES (?, ?)"
@@ -66,7 +66,7 @@ class TypeStats:
     """Statistics of jobs of one type during a transaction."""
 
     def __init__(self) -> None:
-        self.added = self.complete = self.failed = self.run_ms = 0
+        self.added = self.complete = self.failed = self.run_ms = self.work_ms = 0
 
 
 class Transaction:
@@ -145,12 +145,13 @@ class Transaction:
 
     def write(self) -> None:
         """Write what was noted since the last write."""
-        counts = [(*key, by) for key, by in self._counts.items() if by]
-        if counts:
-            self.db.executemany(_COUNT, counts)
+        changes = [(*key, by) for key, by in self._counts.items() if by]
+        if changes:
+            self.db.executemany(_COUNT, changes)
         for type, stat in self.stats.items():
-            values = (stat.added, stat.complete, stat.failed, stat.run_ms)
-            self.run(_STAT, self.now // 60_000, type, *values)
+            counts = (stat.added, stat.complete, stat.failed)
+            times = (stat.run_ms, stat.work_ms)
+            self.run(_STAT, self.now // 60_000, type, *counts, *times)
         self._counts.clear()
         self.stats.clear()
         self.error_changes.write(self.db)

@@ -78,7 +78,7 @@ _COLUMNS = {
     "meta": "name=word value=number",
     "types": "name=name",
     "counts": "type=name own=flag",
-    "stats": f"minute=number {_COUNTERS}",
+    "stats": f"minute=number {_COUNTERS} work_ms=number",
     "hours": f"hour=number {_COUNTERS}",
     "logs": "job_id=id line=number at=number level=word attempt=number text=text",
     "uniques": "type=name key=name job_id=id until=number",

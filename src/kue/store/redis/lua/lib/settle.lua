@@ -251,7 +251,8 @@ local function settle(ending, job_type, delay, flags, first, count)
     if is_final then
       add_up(minute, job_type .. ":" .. ending, #done)
     end
-    add_up(minute, job_type .. ":run_ms", run_ms)
+    -- That of successful runs apart: their sum is kept forever (lib/roll_up_stats).
+    add_up(minute, job_type .. (ending == "complete" and ":work_ms" or ":run_ms"), run_ms)
     redis.call("EXPIRE", minute, 90000)
   end
   -- Publish.
