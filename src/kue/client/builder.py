@@ -166,6 +166,10 @@ class BaseJobBuilder:
         """Attach texts that travel with the job, such as a trace context."""
         return self._set(meta=meta)
 
+    def events(self, publish: bool = True) -> Self:
+        """Publish events of the job, or none: then it has no listeners."""
+        return self._set(events=publish)
+
     def on(self, event: str, callback: Callback) -> Self:
         """
         Call *callback* with each such event of the job, from its first one on.
@@ -185,6 +189,11 @@ class BaseJobBuilder:
         add = partial(self._add, connection, durable=durable)
         if not self._callbacks:
             return await add()
+        if self._draft.spec.quiet:
+            raise ValueError(
+                f"events of this {self.type!r} job are off, so its listeners would "
+                "never be called; switch them on with .events(True)"
+            )
         self._callbacks.on_error = connection.errors.report
         return await connection.job_listeners.save(self._callbacks, add)
 

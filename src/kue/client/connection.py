@@ -53,11 +53,18 @@ class Connection:
         """Return a valid draft; raises what `kue.model.draft.draft` raises."""
         if not options and isinstance(type, str):
             return self._plain(type).draft(data)
+        options = self._with_defaults(options)
         return draft(type, data, max_data=self.settings.max_data, **options)
 
     def template(self, type: str, options: Mapping[str, Any]) -> DraftTemplate:
         """Return a template for drafts that differ in their data; raises as `draft`."""
+        options = self._with_defaults(options)
         return DraftTemplate(type, options, max_data=self.settings.max_data)
+
+    def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        if self.settings.job_events or options.get("events") is not None:
+            return dict(options)
+        return {**options, "events": False}
 
     def add(self, draft: Draft, *, durable: bool = False) -> Awaitable[Added]:
         """Add one draft; a durable one is sent alone; may raise `DuplicateJob`."""

@@ -49,6 +49,10 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 
 
+#: How often a job whose events are off is read until it has ended.
+QUIET_SECONDS = 0.5
+
+
 class JobHandle(Generic[T_co]):
     """
     A job in the store, whose result is a ``T_co``.
@@ -217,6 +221,10 @@ class JobHandle(Generic[T_co]):
         async with self._connection.store.watch([self.id]) as events:
             # Read only after subscribing: an earlier end was not sent to us.
             job = await self.refresh()
+            while job.spec.quiet and not job.state.is_final:
+                # Its end is not published.
+                await asyncio.sleep(QUIET_SECONDS)
+                job = await self.refresh()
             if ended := _final_event(job):
                 yield ended, job
                 return

@@ -82,6 +82,7 @@ def draft(
             None if retention is None else milliseconds(retention, field="retention")
         ),
         meta=_meta(options.get("meta")),
+        quiet=options.get("events") is False,
         address_id=None if address_id is None else _uuid(address_id),
     )
     return Draft(

@@ -150,6 +150,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: How long to keep the job once it ended, in ms; None for the queue's own rule.
     retention: int | None = None
     meta: dict[str, str] = {}
+    #: No events of it are published.
+    quiet: bool = False
     #: Given by the caller; otherwise it follows from id and creation time.
     address_id: str | None = None
 

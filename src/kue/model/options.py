@@ -70,6 +70,8 @@ class JobOptions(TypedDict, total=False):
     retention: Duration | None
     delivery: Delivery
     meta: Mapping[str, str] | None
+    #: Whether events of it are published; None: as the setting ``job_events`` says.
+    events: bool | None
 
 
 class FilterOptions(TypedDict, total=False):

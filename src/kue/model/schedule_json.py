@@ -90,6 +90,8 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     retention: int | None
     delivery: Delivery
     meta: dict[str, str]
+    #: Whether events of its jobs are published.
+    events: bool
 
 
 def schedule_view(schedule: Schedule, *, now: int) -> ScheduleView:
@@ -107,6 +109,7 @@ def schedule_detail(schedule: Schedule, *, now: int) -> ScheduleDetail:
         draft.spec,
         delivery=delivery,
         limited_by=dict(draft.limited_by),
+        events=not draft.spec.quiet,
         **_times(schedule, now),
     )
 

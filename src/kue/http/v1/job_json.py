@@ -155,6 +155,8 @@ class NewJob(Input, frozen=True, kw_only=True):
     retention: Span | None = None
     delivery: Delivery = "at-least-once"
     meta: dict[str, str] = {}
+    #: Whether events of it are published; null: by the settings of the server.
+    events: bool | None = None
 
     @property
     def options(self) -> dict[str, Any]:

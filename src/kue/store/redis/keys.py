@@ -28,7 +28,8 @@ KEYS = (
         "hash",
         (
             "schema, shards, id; when the last maintenance pass was; how many "
-            "messages were published; how long successful runs took"
+            "messages were published; how long successful runs took; whether there "
+            "may be jobs whose events are off"
         ),
     ),
     (":ids", "string", "last sequence number"),

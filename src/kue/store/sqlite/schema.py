@@ -424,6 +424,8 @@ CREATE INDEX turns_rank ON turns (type, rank);
 _TENTH = """
 -- time of successful runs; what of it is in an hour is summed up in meta
 ALTER TABLE stats ADD COLUMN work_ms INTEGER NOT NULL DEFAULT 0;
+-- events of it are off
+ALTER TABLE jobs ADD COLUMN quiet INTEGER NOT NULL DEFAULT 0;
 """
 
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.

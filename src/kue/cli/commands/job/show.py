@@ -220,6 +220,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
         **{name: words(ms) for name, ms in lengths.items() if ms},
         "delivery": "at most once" if job.once else "",
         "when complete": "removed" if spec.remove_on_complete else "",
+        "events": "off" if spec.quiet else "",
         "meta": json_text(spec.meta) if spec.meta else "",
     }
 

@@ -167,7 +167,7 @@ VALUE_RULES = {
         ("id", "[0-9a-f]{16}"),
         ("pauses|types", "<cursor>"),
         ("rolling", "<time>:<cursor>"),
-        ("swept|graced|idle|rolled|told|work_ms", "<time>"),
+        ("swept|graced|idle|rolled|told|quiet|work_ms", "<time>"),
         ("pruned:[^:]*:<name>", "<time>:<time>:<time>"),
     ),
     "types": ValueRule(("<name>", ".*")),

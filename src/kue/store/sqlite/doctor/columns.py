@@ -74,7 +74,7 @@ _COLUMNS = {
     " ttl=number expires_at=number once=flag after_any=flag delay=number"
     " retention=number remove_on_complete=flag stalls=number"
     " held=hold limited_by=list held_by=name worker=text ttl_at=number progress=percent"
-    " progress_data=json cancelling=text retain_until=number rank=signed",
+    " progress_data=json cancelling=text retain_until=number rank=signed quiet=flag",
     "meta": "name=word value=number",
     "types": "name=name",
     "counts": "type=name own=flag",
