@@ -318,6 +318,26 @@ async def test_an_unknown_log_level_is_refused(q: Kue) -> None:
         await handle.log("hey", level="loud")
 
 
+async def test_further_fields_are_kept_with_the_job(q: Kue) -> None:
+    handle = await q.enqueue("email", meta={"trace": "7"})
+
+    await asyncio.gather(*(handle.set(f"key {n}", str(n)) for n in range(5)))
+
+    assert [await handle.get(f"key {n}") for n in range(5)] == list("01234")
+    assert await handle.get("trace") == "7"
+    assert await handle.get("never set") is None
+
+
+async def test_too_many_further_fields_are_refused_and_nothing_is_lost(q: Kue) -> None:
+    handle = await q.enqueue("email")
+    await handle.set("first", "x" * 5000)
+
+    with pytest.raises(BadPayload, match="the limit is 8,192"):
+        await handle.set("second", "x" * 5000)
+
+    assert (await handle.refresh()).spec.meta == {"first": "x" * 5000}
+
+
 # -- progress ----------------------------------------------------------------
 
 

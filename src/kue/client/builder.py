@@ -22,13 +22,19 @@ if TYPE_CHECKING:
     from kue.model.payload import JSON
 
 
+#: Options that can be changed once a job is saved.
+UPDATABLE = frozenset({"priority", "attempts", "tags", "meta"})
+
+
 class BaseJobBuilder:
     """Options of a job that is not saved yet, checked as they are given."""
 
     def __init__(self, connection: Connection, type: str, data: JSON) -> None:
         self._connection = connection
         self._options: dict[str, Any] = {}
-        self._saved: int | None = None
+        self._saved: JobHandle[Any] | None = None
+        #: What was changed since.
+        self._changed: set[str] = set()
         self._callbacks = Callbacks()
         self._draft = connection.draft(type, data, {})
 
@@ -180,12 +186,14 @@ class BaseJobBuilder:
         Raises:
             ValueError: There is no such event; the message lists those there are.
         """
-        self._refuse_if_saved()
+        self._refuse_if_saved("listeners")
         self._callbacks.add(kind_of(event), callback)
         return self
 
     async def _save(self, connection: Connection, *, durable: bool) -> JobHandle[Any]:
-        self._refuse_if_saved()
+        if self._saved is not None:
+            await self._update(self._saved)
+            return self._saved
         add = partial(self._add, connection, durable=durable)
         if not self._callbacks:
             return await add()
@@ -199,27 +207,38 @@ class BaseJobBuilder:
 
     async def _add(self, connection: Connection, *, durable: bool) -> JobHandle[Any]:
         added = await connection.add(self._draft, durable=durable)
-        self._saved = added.id
-        return added_handle(connection, self._draft.type, added)
+        self._saved = added_handle(connection, self._draft.type, added)
+        return self._saved
+
+    async def _update(self, handle: JobHandle[Any]) -> None:
+        """Store what was changed since the job was saved."""
+        changes = {name: self._options[name] for name in self._changed}
+        if changes:
+            await handle.update(**changes)
+        self._changed.clear()
 
     def _set_key(self, **options: Any) -> Self:
         """Set the unique key; what an earlier call has set about one is dropped."""
         return self._set(**dict.fromkeys(unique_options.NAMES) | options)
 
     def _set(self, **options: Any) -> Self:
-        self._refuse_if_saved()
+        if not options.keys() <= UPDATABLE:
+            self._refuse_if_saved(", ".join(options))
         merged = self._options | options
         draft, data = self._draft, self._draft.spec.data
         self._draft = self._connection.draft(draft.type, data, merged)
         self._options = merged
+        if self._saved is not None:
+            self._changed.update(options)
         return self
 
-    def _refuse_if_saved(self) -> None:
+    def _refuse_if_saved(self, what: str) -> None:
         if self._saved is not None:
             raise JobError(
-                self._saved,
-                f"this job was saved as job {self._saved}; change that one with "
-                "update(), or begin another with create_job()",
+                self._saved.id,
+                f"this job was saved as job {self._saved.id}, and its {what} cannot "
+                f"be changed any more, only its {', '.join(sorted(UPDATABLE))}; "
+                "begin another with create_job()",
             )
 
 
@@ -236,10 +255,11 @@ class JobBuilder(BaseJobBuilder):
         """
         Store the job and return its handle.
 
-        With *durable* it returns only when the store's replicas have it, too.
+        With *durable* it returns only when the store's replicas have it, too.  A job
+        that was saved is updated: priority, attempts, tags and meta can be changed.
 
         Raises:
-            JobError: It was saved before.
+            JobNotFound: It was saved, and has been removed since.
             DuplicateJob: Another job has its unique key, and it is to be rejected.
             StoreFull, StoreUnavailable, DurabilityUnknown: see there.
         """

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Callable,
         Collection,
         Iterable,
+        Mapping,
     )
     from datetime import datetime
 
@@ -267,11 +268,7 @@ class JobHandle(Generic[T_co]):
             self._callbacks.remove(kind, callback)
         return self
 
-    def listen_with(self, callbacks: Callbacks) -> None:
-        """Note the callbacks that it had before it was saved; see `JobListeners`."""
-        self._callbacks = callbacks
-
-    async def notify(self, event: Event) -> None:
+    async def _notify(self, event: Event) -> None:
         """Call the callbacks for this event; after the last one they are removed."""
         callbacks = self._callbacks
         if event.kind.is_final:
@@ -279,7 +276,7 @@ class JobHandle(Generic[T_co]):
         if callbacks is not None:
             await callbacks.notify(event)
 
-    async def final_event(self) -> Event | None:
+    async def _end_event(self) -> Event | None:
         """Return the event of its end, ``remove`` if it is gone; None before."""
         try:
             return _final_event(await self.refresh())
@@ -339,14 +336,36 @@ class JobHandle(Generic[T_co]):
         priority: PriorityGiven | msgspec.UnsetType = msgspec.UNSET,
         tags: Iterable[str] | msgspec.UnsetType = msgspec.UNSET,
         attempts: AttemptsGiven | msgspec.UnsetType = msgspec.UNSET,
+        meta: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:
-        """Change what is given; a run in progress keeps the data it started with."""
+        """
+        Change what is given; a run in progress keeps the data it started with.
+
+        Fields of *meta* are set, and those not named stay.
+        """
         every = {"data": data, "priority": priority, "tags": tags, "attempts": attempts}
+        every["meta"] = meta
         given = {
             key: value for key, value in every.items() if value is not msgspec.UNSET
         }
         word = await self._change(given, ExpectedState(self._created_at))
         check(self.id, word, wanted="be changed")
+
+    async def set(self, key: str, value: str) -> None:
+        """
+        Set a further field of the job, which is kept with it: its ``meta``.
+
+        Text; all fields together have at most 8 KiB.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+            BadPayload: There is too much of it.
+        """
+        await self.update(meta={key: value})
+
+    async def get(self, key: str) -> str | None:
+        """Return a further field of the job as it is now; None if it was never set."""
+        return (await self.refresh()).spec.meta.get(key)
 
     async def _change(self, given: dict[str, Any], seen: ExpectedState) -> Result:
         options = {name: value for name, value in given.items() if name != "data"}
@@ -358,6 +377,7 @@ class JobHandle(Generic[T_co]):
             priority=valid.priority if "priority" in given else msgspec.UNSET,
             tags=spec.tags if "tags" in given else msgspec.UNSET,
             max_attempts=spec.max_attempts if "attempts" in given else msgspec.UNSET,
+            meta=spec.meta if "meta" in given else msgspec.UNSET,
             seen=seen,
         )
         [word] = await self._connection.store.update([change])

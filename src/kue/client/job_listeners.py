@@ -54,7 +54,7 @@ class JobListeners:
         try:
             await self._ready()
             handle = await add()
-            handle.listen_with(callbacks)
+            handle._callbacks = callbacks
             self._handles.setdefault(handle.id, []).append(handle)
         finally:
             self._saving.discard(saved)
@@ -116,7 +116,7 @@ class JobListeners:
 
     async def _check(self, handles: list[JobHandle[Any]]) -> None:
         for handle in handles:
-            event = await handle.final_event()
+            event = await handle._end_event()
             if event is not None:
                 await self._deliver(handle, event)
 
@@ -129,4 +129,4 @@ class JobListeners:
             known.remove(handle)
             if not known:
                 del self._handles[event.job_id]
-        await handle.notify(event)
+        await handle._notify(event)

@@ -81,7 +81,7 @@ def draft(
         retention=(
             None if retention is None else milliseconds(retention, field="retention")
         ),
-        meta=_meta(options.get("meta")),
+        meta=check_meta(options.get("meta")),
         quiet=options.get("events") is False,
         address_id=None if address_id is None else _uuid(address_id),
     )
@@ -228,7 +228,14 @@ def _uuid(value: str) -> str:
         raise ValueError(f"address_id must be a UUID as text, not {value!r}") from None
 
 
-def _meta(values: Mapping[str, str] | None) -> dict[str, str]:
+def check_meta(values: Mapping[str, str] | None) -> dict[str, str]:
+    """
+    Return the further fields of a job.
+
+    Raises:
+        TypeError: A field is not text.
+        BadPayload: They are more than 8 KiB.
+    """
     meta = dict(values or {})
     for key, value in meta.items():
         if not isinstance(key, str) or not isinstance(value, str):

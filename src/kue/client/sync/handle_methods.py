@@ -13,11 +13,10 @@ import msgspec
 from kue.client.sync.connection import BlockingHandle, T_co
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from kue.model.duration import Duration
-    from kue.model.events import Event
     from kue.model.job import Job, PriorityGiven
     from kue.model.options import AttemptsGiven
     from kue.model.payload import JSON
@@ -61,14 +60,6 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         return self._call(lambda job: job.result(timeout))
 
-    def notify(self, event: Event) -> None:
-        """Call the callbacks for this event; after the last one they are removed."""
-        self._call(lambda job: job.notify(event))
-
-    def final_event(self) -> Event | None:
-        """Return the event of its end, ``remove`` if it is gone; None before."""
-        return self._call(lambda job: job.final_event())
-
     def log(self, text: object, *args: object, level: str = "info") -> None:
         """Add a line to the job's log, whatever its state; *args* fill its %s."""
         self._call(lambda job: job.log(text, *args, level=level))
@@ -89,14 +80,35 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         priority: PriorityGiven | msgspec.UnsetType = msgspec.UNSET,
         tags: Iterable[str] | msgspec.UnsetType = msgspec.UNSET,
         attempts: AttemptsGiven | msgspec.UnsetType = msgspec.UNSET,
+        meta: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:
-        """Change what is given; a run in progress keeps the data it started with."""
+        """
+        Change what is given; a run in progress keeps the data it started with.
+
+        Fields of *meta* are set, and those not named stay.
+        """
         tags = tags if tags is msgspec.UNSET else tuple(tags)
         self._call(
             lambda job: job.update(
-                data=data, priority=priority, tags=tags, attempts=attempts
+                data=data, priority=priority, tags=tags, attempts=attempts, meta=meta
             )
         )
+
+    def set(self, key: str, value: str) -> None:
+        """
+        Set a further field of the job, which is kept with it: its ``meta``.
+
+        Text; all fields together have at most 8 KiB.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+            BadPayload: There is too much of it.
+        """
+        self._call(lambda job: job.set(key, value))
+
+    def get(self, key: str) -> str | None:
+        """Return a further field of the job as it is now; None if it was never set."""
+        return self._call(lambda job: job.get(key))
 
     def cancel(self, reason: str = "") -> bool:
         """
