@@ -74,6 +74,10 @@ class BaseJobBuilder:
         """Fail the job once *number* runs raised an error; attempts may be left."""
         return self._set(max_exceptions=number)
 
+    def max_stalls(self, number: int) -> Self:
+        """Fail the job once more than *number* workers were lost while they ran it."""
+        return self._set(max_stalls=number)
+
     def retry_until(self, until: Duration | datetime) -> Self:
         """Start no further attempt *until* after it was saved, or after a datetime."""
         return self._set(retry_until=until)

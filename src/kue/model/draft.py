@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kue.model.options import AttemptsGiven, Identified
 
 MAX_ATTEMPTS = 1_000_000
+MAX_STALLS = 1_000
 UNLIMITED = "unlimited"
 
 
@@ -70,6 +71,7 @@ def draft(
         at=moment,
         max_attempts=_attempts(options.get("attempts", 1)),
         max_exceptions=_exceptions(options.get("max_exceptions")),
+        max_stalls=_stalls(options.get("max_stalls")),
         retry_for=retry_for,
         retry_until=last_retry,
         backoff=backoffs.of(options.get("backoff"), base=wait),
@@ -177,6 +179,12 @@ def _exceptions(value: int | None) -> int:
         return 0
     # They are counted in the history.
     return _number(value, "max_exceptions", MAX_HISTORY, "; leave it out for no limit")
+
+
+def _stalls(value: int | None) -> int | None:
+    if value is None or (value == 0 and not isinstance(value, bool)):
+        return value
+    return _number(value, "max_stalls", MAX_STALLS, "; 0 fails it with its worker")
 
 
 def _number(value: object, field: str, most: int, hint: str) -> int:

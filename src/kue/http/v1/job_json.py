@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kue.http.framework.operations import Input
 from kue.http.framework.problem import bad_request
+from kue.model.draft import MAX_STALLS
 from kue.model.job import (
     MAX_HISTORY,
     MAX_PARENTS,
@@ -123,6 +124,7 @@ class NewJob(Input, frozen=True, kw_only=True):
     at: Moment | None = None
     attempts: AttemptsGiven = 1
     max_exceptions: Annotated[int, Meta(ge=1, le=MAX_HISTORY)] | None = None
+    max_stalls: Annotated[int, Meta(ge=0, le=MAX_STALLS)] | None = None
     #: A duration since the job was added, or ISO 8601 with a time zone.
     retry_until: Span | None = None
     backoff: (

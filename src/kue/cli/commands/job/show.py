@@ -210,6 +210,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
     return {
         "tags": ", ".join(spec.tags),
         "max errors": str(spec.max_exceptions or ""),
+        "max lost": "" if spec.max_stalls is None else str(spec.max_stalls),
         "unique": job.unique or "",
         "unique until": "start" if job.unique_until == "start" else "",
         "group": job.group or "",

@@ -12,7 +12,8 @@ from kue.model.errors import ConfigError
 MAX_SHARDS = 1024
 #: Options that a URL may have after its question mark.
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
-_KNOWN = ("shards", "db", *_TLS)
+_KNOWN = ("shards", "db", "max_connections", *_TLS)
+MAX_CONNECTIONS = 10_000
 
 
 class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +25,8 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     db: int = 0
     shards: int = 1
+    #: For commands, to each node; 0 for the usual number.
+    max_connections: int = 0
     is_tls: bool = False
     is_cluster: bool = False
     #: Name of the master that Sentinels watch.
@@ -52,6 +55,7 @@ def read_url(url: str) -> RedisAddress:
     common: dict[str, Any] = {
         "name": f"{parts.scheme}://{where}",
         "shards": _number(query, "shards", 1, 1, MAX_SHARDS),
+        "max_connections": _number(query, "max_connections", 0, 1, MAX_CONNECTIONS),
         "is_tls": form == "rediss",
         "username": unquote(username) or None,
         "password": unquote(password) or None,
