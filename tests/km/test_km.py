@@ -12,7 +12,7 @@ from kue import BadPayload, ConfigError, Kue, State
 from kue.km import (
     BackupQueueMonitor,
     KMQueueManager,
-    Report,
+    MonitorReport,
     Task,
     TaskQueue,
     gen_back_up_queue_name,
@@ -367,11 +367,11 @@ def test_a_hung_task_is_retried_then_fails_for_good(
     safe.push_task(Task(SAFE, "u"))
     hung = pop(safe)
     manager.call(_a_moment)
-    assert monitor.monitor() == Report(retried=["u"])
+    assert monitor.monitor() == MonitorReport(retried=["u"])
 
     again = pop(safe)
     manager.call(_a_moment)
-    assert monitor.monitor() == Report(failed=["u"], handed_over=["u"])
+    assert monitor.monitor() == MonitorReport(failed=["u"], handed_over=["u"])
 
     assert letters.got == [(SAFE, "u")]
     assert not safe.finish_task(hung)
@@ -400,8 +400,8 @@ def test_a_task_that_is_alive_is_left_alone_however_long_it_runs(
         set_pipeline=letters,
     )
 
-    assert monitor.monitor() == Report(retried=["hung"], alive=["alive"])
-    assert monitor.monitor() == Report(alive=["alive"])
+    assert monitor.monitor() == MonitorReport(retried=["hung"], alive=["alive"])
+    assert monitor.monitor() == MonitorReport(alive=["alive"])
     assert letters.got == []
 
 
@@ -420,8 +420,8 @@ def test_the_alive_timeout_ends_a_task_that_runs_once(
         set_pipeline=letters,
     )
 
-    assert monitor.monitor() == Report(failed=["u"], handed_over=["u"])
-    assert monitor.monitor() == Report()
+    assert monitor.monitor() == MonitorReport(failed=["u"], handed_over=["u"])
+    assert monitor.monitor() == MonitorReport()
     assert letters.got == [(SAFE, "u")]
 
 
@@ -435,7 +435,7 @@ def test_a_task_of_type_marker_and_two_monitors_are_nothing_special(
         safe.push_task(Task(SAFE, name, type="marker"))
         safe.fail_task(pop(safe), ValueError("oops"))
     monitors = [monitor_of(plain_q, set_pipeline=letters) for _ in range(2)]
-    reports: list[Report] = []
+    reports: list[MonitorReport] = []
     threads = [
         threading.Thread(target=lambda m=m: reports.append(m.monitor()))
         for m in monitors

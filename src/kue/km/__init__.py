@@ -8,17 +8,23 @@ jobs, which the dashboard shows and workers can run as well.
 """
 
 from kue.km.manager import KMQueueManager
-from kue.km.monitor import AliveDetectHandler, BackupQueueMonitor, Pipeline, Report
+from kue.km.monitor import (
+    AliveDetectHandler,
+    BackupQueueMonitor,
+    MonitorReport,
+    Pipeline,
+)
 from kue.km.queue_names import gen_back_up_queue_name
-from kue.km.task import Task, TaskHandler, TaskStatus
+from kue.km.task import KMTask as Task
+from kue.km.task import TaskHandler, TaskStatus
 from kue.km.task_queue import TaskQueue
 
 __all__ = [
     "AliveDetectHandler",
     "BackupQueueMonitor",
     "KMQueueManager",
+    "MonitorReport",
     "Pipeline",
-    "Report",
     "Task",
     "TaskHandler",
     "TaskQueue",

@@ -85,6 +85,51 @@ class BaseBuilder:
         return Kue(url, **self._settings)
 
 
+class ManagerBuilder(BaseBuilder):
+    """Options of a manager; each method returns the builder."""
+
+    def __init__(self, where: Kue | str, *rest: Any) -> None:
+        super().__init__(where, *rest)
+        self.modes = queue_names.read_queues(self.names)
+        self.alive_timeout: Duration | None = None
+        self.retry_times = RETRY_TIMES
+        self.on_error: OnError = "fail"
+
+    def set_alive_timeout(self, timeout: Duration) -> Self:
+        """Fail a task of a safe queue that was not popped for that long."""
+        self.alive_timeout = timeout
+        return self
+
+    def set_protected_timeout(self, timeout: Duration) -> Self:
+        """Give tasks to another consumer once theirs was silent for that long."""
+        if self._q is not None:
+            raise ConfigError(
+                "a queue has its own lease: give it as Kue(lease=…) instead"
+            )
+        self._settings["lease"] = timeout
+        return self
+
+    def set_retry_times(self, number: int) -> Self:
+        """Give a task whose consumer was lost to *number* others at most."""
+        self.retry_times = number
+        return self
+
+    def set_on_error(self, policy: OnError) -> Self:
+        """
+        Choose what a handler's exception does in `Task.do_task`.
+
+        "fail": the task failed for good; "finish": it is finished, as in KMQueue;
+        "retry": it is retried, *retry_times* times at most.
+        """
+        if policy not in ("fail", "finish", "retry"):
+            raise ValueError(f"on_error is 'fail', 'finish' or 'retry', not {policy!r}")
+        self.on_error = policy
+        return self
+
+    def build(self) -> KMQueueManager:
+        return KMQueueManager(self)
+
+
 class KMQueueManager:
     """
     The queues of an application.
@@ -92,53 +137,9 @@ class KMQueueManager:
     ``KMQueueManager.Builder(…).build()`` makes one; `init` connects.
     """
 
-    class Builder(BaseBuilder):
-        """Options of a manager; each method returns the builder."""
+    Builder = ManagerBuilder
 
-        def __init__(self, where: Kue | str, *rest: Any) -> None:
-            super().__init__(where, *rest)
-            self.modes = queue_names.read_queues(self.names)
-            self.alive_timeout: Duration | None = None
-            self.retry_times = RETRY_TIMES
-            self.on_error: OnError = "fail"
-
-        def set_alive_timeout(self, timeout: Duration) -> Self:
-            """Fail a task of a safe queue that was not popped for that long."""
-            self.alive_timeout = timeout
-            return self
-
-        def set_protected_timeout(self, timeout: Duration) -> Self:
-            """Give tasks to another consumer once theirs was silent for that long."""
-            if self._q is not None:
-                raise ConfigError(
-                    "a queue has its own lease: give it as Kue(lease=…) instead"
-                )
-            self._settings["lease"] = timeout
-            return self
-
-        def set_retry_times(self, number: int) -> Self:
-            """Give a task whose consumer was lost to *number* others at most."""
-            self.retry_times = number
-            return self
-
-        def set_on_error(self, policy: OnError) -> Self:
-            """
-            Choose what a handler's exception does in `Task.do_task`.
-
-            "fail": the task failed for good; "finish": it is finished, as in KMQueue;
-            "retry": it is retried, *retry_times* times at most.
-            """
-            if policy not in ("fail", "finish", "retry"):
-                raise ValueError(
-                    f"on_error is 'fail', 'finish' or 'retry', not {policy!r}"
-                )
-            self.on_error = policy
-            return self
-
-        def build(self) -> KMQueueManager:
-            return KMQueueManager(self)
-
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: ManagerBuilder) -> None:
         self._builder = builder
         self.q = builder.queue()
         self.on_error = builder.on_error

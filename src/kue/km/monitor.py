@@ -15,7 +15,7 @@ import msgspec
 
 from kue.km.manager import RETRY_TIMES, BaseBuilder
 from kue.km.records import begin_handing, end_handing, safe_queues
-from kue.km.task import Task
+from kue.km.task import KMTask
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import ConfigError
 from kue.model.job import Error, Failed, Stalled, State
@@ -37,16 +37,16 @@ PAGE = 100
 class Pipeline(Protocol):
     """Receives tasks that failed for good: the dead letters."""
 
-    def process(self, queue: str, task: Task) -> object: ...
+    def process(self, queue: str, task: KMTask) -> object: ...
 
 
 class AliveDetectHandler(Protocol):
     """Decides whether a task that runs for long is still being handled."""
 
-    def check(self, monitor: BackupQueueMonitor, task: Task) -> bool: ...
+    def check(self, monitor: BackupQueueMonitor, task: KMTask) -> bool: ...
 
 
-class Report(msgspec.Struct):
+class MonitorReport(msgspec.Struct):
     """What one pass did, by the ids of tasks."""
 
     #: Given to another consumer.
@@ -59,60 +59,61 @@ class Report(msgspec.Struct):
     handed_over: list[str] = []
 
 
+class MonitorBuilder(BaseBuilder):
+    """Options of a monitor; each method returns the builder."""
+
+    def __init__(self, where: Kue | str, *rest: Any) -> None:
+        super().__init__(where, *rest)
+        if len(self.names) != 1:
+            raise ConfigError(
+                "a monitor is given the one name of its queues: "
+                "gen_back_up_queue_name(…)"
+            )
+        self.alive_ms = self.protected_ms = 0
+        self.retry_times = RETRY_TIMES
+        self.pipeline: Pipeline | None = None
+        self.alive_detect_handler: AliveDetectHandler | None = None
+
+    def set_alive_timeout(self, timeout: Duration) -> Self:
+        """Fail a running task that was pushed longer ago; 0 for no limit."""
+        self.alive_ms = milliseconds(timeout, field="alive timeout")
+        return self
+
+    def set_protected_timeout(self, timeout: Duration) -> Self:
+        """Retry a task that was popped longer ago; 0 for no limit."""
+        self.protected_ms = milliseconds(timeout, field="protected timeout")
+        return self
+
+    def set_retry_times(self, number: int) -> Self:
+        """Retry a task *number* times at most."""
+        self.retry_times = number
+        return self
+
+    def set_pipeline(self, pipeline: Pipeline | None) -> Self:
+        """Hand tasks that failed for good to *pipeline*, and remove them."""
+        self.pipeline = pipeline
+        return self
+
+    def register_alive_detect_handler(self, handler: AliveDetectHandler | None) -> Self:
+        """Ask *handler* before a task is retried; None retries without asking."""
+        self.alive_detect_handler = handler
+        return self
+
+    def build(self) -> BackupQueueMonitor:
+        return BackupQueueMonitor(self)
+
+
 class BackupQueueMonitor:
     """Monitors the safe queues that a manager has declared."""
 
-    class Builder(BaseBuilder):
-        """Options of a monitor; each method returns the builder."""
+    Builder = MonitorBuilder
 
-        def __init__(self, where: Kue | str, *rest: Any) -> None:
-            super().__init__(where, *rest)
-            if len(self.names) != 1:
-                raise ConfigError(
-                    "a monitor is given the one name of its queues: "
-                    "gen_back_up_queue_name(…)"
-                )
-            self.alive_ms = self.protected_ms = 0
-            self.retry_times = RETRY_TIMES
-            self.pipeline: Pipeline | None = None
-            self.alive_detect_handler: AliveDetectHandler | None = None
-
-        def set_alive_timeout(self, timeout: Duration) -> Self:
-            """Fail a running task that was pushed longer ago; 0 for no limit."""
-            self.alive_ms = milliseconds(timeout, field="alive timeout")
-            return self
-
-        def set_protected_timeout(self, timeout: Duration) -> Self:
-            """Retry a task that was popped longer ago; 0 for no limit."""
-            self.protected_ms = milliseconds(timeout, field="protected timeout")
-            return self
-
-        def set_retry_times(self, number: int) -> Self:
-            """Retry a task *number* times at most."""
-            self.retry_times = number
-            return self
-
-        def set_pipeline(self, pipeline: Pipeline | None) -> Self:
-            """Hand tasks that failed for good to *pipeline*, and remove them."""
-            self.pipeline = pipeline
-            return self
-
-        def register_alive_detect_handler(
-            self, handler: AliveDetectHandler | None
-        ) -> Self:
-            """Ask *handler* before a task is retried; None retries without asking."""
-            self.alive_detect_handler = handler
-            return self
-
-        def build(self) -> BackupQueueMonitor:
-            return BackupQueueMonitor(self)
-
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: MonitorBuilder) -> None:
         self._options = builder
         self.q = builder.queue()
         self.name: str = builder.names[0]
 
-    def monitor(self) -> Report:
+    def monitor(self) -> MonitorReport:
         """
         Make one pass, and return what it did; to be called again and again.
 
@@ -126,8 +127,8 @@ class BackupQueueMonitor:
         if self._options.is_owner:
             self.q.sync.close()
 
-    async def _pass(self, q: Kue) -> Report:
-        report = Report()
+    async def _pass(self, q: Kue) -> MonitorReport:
+        report = MonitorReport()
         queues = await safe_queues(q, self.name)
         settings = q.settings
         while (await q.store.tend(keep=settings.keep, lease=settings.lease)).more:
@@ -140,7 +141,7 @@ class BackupQueueMonitor:
                     await self._hand_over(q, job, self._options.pipeline, report)
         return report
 
-    async def _look_at(self, q: Kue, job: Job, report: Report) -> None:
+    async def _look_at(self, q: Kue, job: Job, report: MonitorReport) -> None:
         """Retry a running task, fail it, or leave it alone: one of these."""
         ending = self._ending(job, await q.store.now(), report)
         if ending is None:
@@ -148,17 +149,17 @@ class BackupQueueMonitor:
         # By its token: a task that was finished in the meantime is left alone.
         [result] = await q.store.settle([Outcome(job, ending)])
         if result is Result.DONE:
-            is_retried = isinstance(ending, Stalled)
-            (report.retried if is_retried else report.failed).append(Task.of(job).id)
+            done = report.retried if isinstance(ending, Stalled) else report.failed
+            done.append(KMTask.of(job).id)
 
-    def _ending(self, job: Job, now: int, report: Report) -> Ending | None:
+    def _ending(self, job: Job, now: int, report: MonitorReport) -> Ending | None:
         options = self._options
         if options.alive_ms and now - job.created_at > options.alive_ms:
             return Failed(EXPIRED)
         popped_at = job.started_at or now
         if not options.protected_ms or now - popped_at <= options.protected_ms:
             return None
-        task = Task.of(job)
+        task = KMTask.of(job)
         handler = options.alive_detect_handler
         if handler is not None and handler.check(self, task):
             report.alive.append(task.id)
@@ -167,11 +168,11 @@ class BackupQueueMonitor:
         return Failed(error) if job.stalls >= options.retry_times else Stalled(error)
 
     async def _hand_over(
-        self, q: Kue, job: Job, pipeline: Pipeline, report: Report
+        self, q: Kue, job: Job, pipeline: Pipeline, report: MonitorReport
     ) -> None:
         if not await begin_handing(q, job):
             return
-        task = Task.of(job)
+        task = KMTask.of(job)
         try:
             pipeline.process(job.type, task)
         except Exception:

@@ -39,7 +39,7 @@ class Stored(msgspec.Struct, frozen=True):
     unique: bool = False
 
 
-class Task:
+class KMTask:
     """
     A task: to be pushed, or as it was popped.
 
@@ -74,7 +74,7 @@ class Task:
         return f"<Task {self.id!r} of {self.queue!r}, {self.status.state}>"
 
     @classmethod
-    def of(cls, job: Job) -> Task:
+    def of(cls, job: Job) -> KMTask:
         """
         Return the task that *job* is.
 

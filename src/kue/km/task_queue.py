@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kue.km.queue_names import SAFE
-from kue.km.task import Task, TaskHandler
+from kue.km.task import KMTask, TaskHandler
 from kue.model import retry_policy
 from kue.model.duration import Duration, milliseconds
 from kue.model.job import MIN_PRIORITY, Completed, Ending, Failed
@@ -36,7 +36,7 @@ class TaskQueue:
     def is_safe(self) -> bool:
         return self.mode == SAFE
 
-    def push_task(self, task: Task) -> Task | None:
+    def push_task(self, task: KMTask) -> KMTask | None:
         """
         Add a task at the end of the queue.
 
@@ -48,11 +48,11 @@ class TaskQueue:
         """
         return self._push(task, {})
 
-    def push_task_to_header(self, task: Task) -> Task | None:
+    def push_task_to_header(self, task: KMTask) -> KMTask | None:
         """Add a task before all that were pushed to the end; else as `push_task`."""
         return self._push(task, {"priority": MIN_PRIORITY})
 
-    def pop_task(self, timeout: Duration | None = None) -> Task | None:
+    def pop_task(self, timeout: Duration | None = None) -> KMTask | None:
         """
         Return the next task, and wait for one; None if *timeout* ended before.
 
@@ -63,9 +63,9 @@ class TaskQueue:
         if timeout is not None:
             seconds = milliseconds(timeout, field="timeout") / 1000
         job = self._manager.call(self._pop, seconds)
-        return None if job is None else Task.of(job)
+        return None if job is None else KMTask.of(job)
 
-    def finish_task(self, task: Task) -> bool:
+    def finish_task(self, task: KMTask) -> bool:
         """
         Finish a popped task; return False if it was given to another consumer before.
 
@@ -76,11 +76,11 @@ class TaskQueue:
         """
         return self._end(task, Completed())
 
-    def fail_task(self, task: Task, error: BaseException) -> bool:
+    def fail_task(self, task: KMTask, error: BaseException) -> bool:
         """End a popped task as failed for good: its `Pipeline` gets it."""
         return self._end(task, Failed(error_of(error)))
 
-    def do_task(self, task: Task, handler: type[TaskHandler], *params: Any) -> None:
+    def do_task(self, task: KMTask, handler: type[TaskHandler], *params: Any) -> None:
         """Handle a popped task; see `Task.do_task`."""
         try:
             handler().handle(task.data, *params)
@@ -90,7 +90,7 @@ class TaskQueue:
         else:
             self.finish_task(task)
 
-    def _after_error(self, task: Task, exc: Exception) -> Ending:
+    def _after_error(self, task: KMTask, exc: Exception) -> Ending:
         """Return how a task ends whose handler raised: that is decided here alone."""
         policy = self._manager.on_error
         if policy == "finish" or task.job is None:
@@ -101,14 +101,14 @@ class TaskQueue:
             task.job, error_of(exc), task.status.exc_timestamp
         )
 
-    def _end(self, task: Task, ending: Ending) -> bool:
+    def _end(self, task: KMTask, ending: Ending) -> bool:
         if task.job is None:
             raise ValueError(f"{task!r} was pushed, not popped, and cannot be finished")
         if not self.is_safe:
             return True
         return self._manager.call(self._finish, task.job, ending)
 
-    def _push(self, task: Task, options: dict[str, Any]) -> Task | None:
+    def _push(self, task: KMTask, options: dict[str, Any]) -> KMTask | None:
         if task.queue != self.name:
             raise ValueError(f"{task!r} is not a task of queue {self.name!r}")
         options |= self._manager.job_options(self.is_safe)
@@ -116,7 +116,7 @@ class TaskQueue:
             options["unique"] = task.id
         return task if self._manager.call(self._add, task, options) else None
 
-    async def _add(self, q: Kue, task: Task, options: dict[str, Any]) -> bool:
+    async def _add(self, q: Kue, task: KMTask, options: dict[str, Any]) -> bool:
         handle = await q.enqueue(self.name, task.stored(), **options)
         return handle.is_new
 
