@@ -40,7 +40,7 @@ async def commands(
     with closing(server.client()) as client, closing(server.client()) as ending:
         # Connected before, so that only the work is seen.
         ending.ping()
-        monitor = client.monitor().__enter__()
+        monitor: Any = client.monitor().__enter__()  # type: ignore[no-untyped-call]
         await work()
         ending.echo(END)
         for seen in monitor.listen():
