@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 QUEUES = "kmqueues"
 #: Failed tasks that a monitor is handing to its pipeline.
 HANDED = "kmhanded"
-#: How long a monitor that is lost meanwhile keeps others from doing so, in ms.
+#: How long a monitor that is lost in the meantime keeps others from it, in ms.
 HANDED_MS = 300_000
 
 _modes = msgspec.json.Decoder(dict[str, str]).decode
