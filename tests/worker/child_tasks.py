@@ -67,7 +67,7 @@ def raise_it(kind: str) -> Never:
 
 def speak() -> str:
     job = kue.current_job()
-    job.log("by hand", "warning")
+    job.log("by hand", level="warning")
     logging.getLogger("app").error("by logging")
     print("by print")  # noqa: T201 - that is the point
     job.progress(1, 4, {"page": 1})

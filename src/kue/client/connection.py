@@ -10,6 +10,8 @@ from kue.aio.retry import StoreRetry
 from kue.aio.tasks import BackgroundTasks
 from kue.client.alert_events import AlertEvents
 from kue.client.enqueue_batcher import EnqueueBatcher
+from kue.client.job_listeners import JobListeners
+from kue.client.queue_errors import QueueErrors
 from kue.client.subscriptions import Subscriptions
 from kue.model.draft import DraftTemplate, draft
 from kue.model.duration import Duration, epoch_ms, milliseconds
@@ -41,6 +43,10 @@ class Connection:
         #: Adds that were put off until now.
         self.deferred = BackgroundTasks()
         self.subscriptions = Subscriptions(store, self.store_retry, self.background)
+        self.errors = QueueErrors(self.subscriptions, self.background)
+        self.subscriptions.callbacks.on_error = self.errors.report
+        self.store_retry.on_error = self.errors.report
+        self.job_listeners = JobListeners(store, self.store_retry, self.background)
         self.alert_events = AlertEvents(store, self.store_retry, self.background)
         self.batcher = EnqueueBatcher(store)
         self._plain = lru_cache(MAX_TEMPLATES)(partial(self.template, options={}))
@@ -61,11 +67,18 @@ class Connection:
         """Return a valid draft; raises what `kue.model.draft.draft` raises."""
         if not options and isinstance(type, str):
             return self._plain(type).draft(data)
+        options = self._with_defaults(options)
         return draft(type, data, max_data=self.settings.max_data, **options)
 
     def template(self, type: str, options: Mapping[str, Any]) -> DraftTemplate:
         """Return a template for drafts that differ in their data; raises as `draft`."""
+        options = self._with_defaults(options)
         return DraftTemplate(type, options, max_data=self.settings.max_data)
+
+    def _with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        if self.settings.job_events or options.get("events") is not None:
+            return dict(options)
+        return {**options, "events": False}
 
     def add(self, draft: Draft, *, durable: bool = False) -> Awaitable[Added]:
         """Add one draft; a durable one is sent alone; may raise `DuplicateJob`."""

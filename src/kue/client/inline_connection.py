@@ -43,6 +43,14 @@ LEASE_MS = 365 * 86_400_000
 RELEASED_MS = 1_000
 
 
+class _NoLane:
+    """Stands for the lane of a run: here each run belongs to its caller."""
+
+    def abandon(self, run: ActiveRun) -> None: ...
+    def pause(self, by: str) -> None: ...
+    def resume(self, by: str) -> None: ...
+
+
 class InlineConnection(Connection):
     """A connection that runs what is added."""
 
@@ -118,7 +126,7 @@ class InlineConnection(Connection):
     async def _ending(self, job: Job) -> Ending | None:
         if self._services is None:
             self._services = RunServices(self.store, self.settings.url)
-        run = ActiveRun(job, self._services, lambda run: None)
+        run = ActiveRun(job, self._services, _NoLane())
         with ExitStack() as stack:
             if self.settings.capture:
                 stack.enter_context(log_capture.captured())

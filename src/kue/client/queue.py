@@ -255,13 +255,17 @@ class Kue(
 
         Every subscriber receives every event.  A callback may be a coroutine function;
         one that raises is logged and disturbs no other.  "alert" is reported by every
-        process that checks thresholds: see `alert`.
+        process that checks thresholds: see `alert`.  "error" is every failed run, and
+        what fails in this process where nobody awaits it: calls that workers and
+        subscriptions repeat until the store can answer them, and listeners that raise.
 
         Raises:
             ValueError: There is no such event; the message lists those there are.
         """
         if event == Kind.ALERT:
             self._connection.alert_events.on(callback)
+        elif event == Kind.ERROR:
+            self._connection.errors.on(callback)
         else:
             kind = kind_of(event, prefix=QUEUE_PREFIX)
             self._connection.subscriptions.on(kind, callback)
@@ -271,6 +275,8 @@ class Kue(
         """Unregister *callback*, or with None all callbacks of *event*."""
         if event == Kind.ALERT:
             self._connection.alert_events.off(callback)
+        elif event == Kind.ERROR:
+            self._connection.errors.off(callback)
         else:
             kind = kind_of(event, prefix=QUEUE_PREFIX)
             self._connection.subscriptions.off(kind, callback)

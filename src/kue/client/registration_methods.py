@@ -29,7 +29,7 @@ from kue.model.arguments import Arguments
 from kue.model.backoff import exponential
 from kue.model.options import JobOptions
 from kue.worker.active_job import ActiveJob
-from kue.worker.handler_adapters import Execution, in_thread, takes_done, with_done
+from kue.worker.handler_adapters import Execution, arguments_taken, in_thread, with_done
 
 if TYPE_CHECKING:
     from kue.client.exception_kinds import ExceptionKinds
@@ -219,15 +219,17 @@ class Registration(ScheduleRegistration, AlertRegistration):
         Handle jobs of *type* with ``handler(job)``, up to *n* at once.
 
         A coroutine function runs on the event loop, a plain one in a thread.  Kue's
-        form ``handler(job, done)`` works too: it ends with ``done(error, result)``.
-        This only registers the handler; `run` and `work` call it.  Also a decorator::
+        forms ``handler(job, done)`` and ``handler(job, ctx, done)`` work, too: they end
+        with ``done(error, result)``, and ``ctx.pause()`` and ``ctx.resume()`` are for
+        jobs of the type in this worker.  This only registers the handler; `run` and
+        `work` call it.  Also a decorator::
 
             @q.process("email", 20)
             async def send(job): ...
 
         Raises:
             ValueError: *n* is not positive, or the type has a handler.
-            TypeError: The handler cannot be called.
+            TypeError: The handler cannot be called with any of these.
         """
         return self._processing(type, n, handler, is_blocking=False)
 
@@ -280,8 +282,9 @@ class Registration(ScheduleRegistration, AlertRegistration):
         self._handlers.modules.add(module_of(handler))
         where = "loop" if is_async(handler) else "thread"
         adapted: Any = handler
-        if takes_done(handler):
-            adapted = with_done(handler)
+        number = arguments_taken(handler)
+        if number > 1:
+            adapted = with_done(handler, takes_ctx=number > 2)
         elif where == "thread":
             adapted = in_thread(handler)
         self._handlers.add(

@@ -225,6 +225,7 @@ class RunMethods:
             find_queues=find_queues,
             on_failed=notify if self._hooks.failure else None,
             on_alerts=notify_alerts if self._hooks.alert else None,
+            on_error=self._connection.errors.report,
         )
         return worker, hook_calls
 

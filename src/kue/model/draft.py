@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kue.model.options import AttemptsGiven, Identified
 
 MAX_ATTEMPTS = 1_000_000
+MAX_STALLS = 1_000
 UNLIMITED = "unlimited"
 
 
@@ -72,6 +73,7 @@ def draft(
         at=moment,
         max_attempts=_attempts(options.get("attempts", 1)),
         max_exceptions=_exceptions(options.get("max_exceptions")),
+        max_stalls=_stalls(options.get("max_stalls")),
         retry_for=retry_for,
         retry_until=last_retry,
         backoff=backoffs.of(options.get("backoff"), base=wait),
@@ -83,7 +85,8 @@ def draft(
         retention=(
             None if retention is None else milliseconds(retention, field="retention")
         ),
-        meta=_meta(options.get("meta")),
+        meta=check_meta(options.get("meta")),
+        quiet=options.get("events") is False,
         address_id=None if address_id is None else _uuid(address_id),
         task=None if queue == name else name,
     )
@@ -181,6 +184,12 @@ def _exceptions(value: int | None) -> int:
     return _number(value, "max_exceptions", MAX_HISTORY, "; leave it out for no limit")
 
 
+def _stalls(value: int | None) -> int | None:
+    if value is None or (value == 0 and not isinstance(value, bool)):
+        return value
+    return _number(value, "max_stalls", MAX_STALLS, "; 0 fails it with its worker")
+
+
 def _number(value: object, field: str, most: int, hint: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{field} must be a whole number, not {value!r}{hint}")
@@ -230,7 +239,14 @@ def _uuid(value: str) -> str:
         raise ValueError(f"address_id must be a UUID as text, not {value!r}") from None
 
 
-def _meta(values: Mapping[str, str] | None) -> dict[str, str]:
+def check_meta(values: Mapping[str, str] | None) -> dict[str, str]:
+    """
+    Return the further fields of a job.
+
+    Raises:
+        TypeError: A field is not text.
+        BadPayload: They are more than 8 KiB.
+    """
     meta = dict(values or {})
     for key, value in meta.items():
         if not isinstance(key, str) or not isinstance(value, str):

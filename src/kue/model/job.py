@@ -135,6 +135,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_attempts: int = 1
     #: How many runs may raise an error until it fails; 0 for no limit.
     max_exceptions: int = 0
+    #: How many workers it may lose and still be requeued; None for the usual limit.
+    max_stalls: int | None = None
     #: How long after it was added another attempt may start, in ms; 0 for no limit.
     retry_for: int = 0
     #: The last moment at which one may start instead, Unix ms.
@@ -150,6 +152,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: How long to keep the job once it ended, in ms; None for the queue's own rule.
     retention: int | None = None
     meta: dict[str, str] = {}
+    #: No events of it are published.
+    quiet: bool = False
     #: Given by the caller; otherwise it follows from id and creation time.
     address_id: str | None = None
     #: The task, of a job in a queue with another name.

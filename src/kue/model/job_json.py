@@ -51,6 +51,8 @@ class JobView(View, frozen=True, kw_only=True):
     max_attempts: int
     #: How many runs may raise an error; 0 for no limit.
     max_exceptions: int
+    #: How many workers it may lose; null for the usual limit.
+    max_stalls: int | None
     #: No further attempt starts after this moment.
     retry_until: int | None
     #: Runs in the history that were released without spending an attempt.
@@ -97,6 +99,8 @@ class JobView(View, frozen=True, kw_only=True):
     retention: int | None
     delivery: Delivery
     meta: dict[str, str]
+    #: Whether its events are published.
+    events: bool
 
 
 class JobDetail(JobView, frozen=True, kw_only=True):
@@ -107,7 +111,7 @@ class JobDetail(JobView, frozen=True, kw_only=True):
 
 def job_view(job: Job) -> JobView:
     """Return *job* as in lists."""
-    return JobView.of(job, job.spec, limited_by=dict(job.limited_by))
+    return JobView.of(job, job.spec, **_converted(job))
 
 
 def job_detail(job: Job) -> JobDetail:
@@ -117,7 +121,11 @@ def job_detail(job: Job) -> JobDetail:
     The token is left out: its holder may end the run.
     """
     history = [_attempt_view(attempt) for attempt in job.history]
-    return JobDetail.of(job, job.spec, history=history, limited_by=dict(job.limited_by))
+    return JobDetail.of(job, job.spec, history=history, **_converted(job))
+
+
+def _converted(job: Job) -> dict[str, Any]:
+    return {"limited_by": dict(job.limited_by), "events": not job.spec.quiet}
 
 
 def _attempt_view(attempt: Attempt) -> AttemptView:

@@ -39,6 +39,8 @@ class JobOptions(TypedDict, total=False):
     attempts: AttemptsGiven
     #: How many runs may raise an error; the store keeps the last 20 of them.
     max_exceptions: int | None
+    #: How many workers it may lose and still be requeued; None: see lost workers.
+    max_stalls: int | None
     #: No further attempt starts later: that long after it was added, or this moment.
     retry_until: Duration | datetime | None
     backoff: Any
@@ -72,6 +74,8 @@ class JobOptions(TypedDict, total=False):
     retention: Duration | None
     delivery: Delivery
     meta: Mapping[str, str] | None
+    #: Whether events of it are published; None: as the setting ``job_events`` says.
+    events: bool | None
 
 
 class FilterOptions(TypedDict, total=False):

@@ -190,6 +190,8 @@ def _never_began(job: Job) -> bool:
 
 def _most_stalls(job: Job, now: int) -> int:
     """Return how many losses the job survives, given how its current run began."""
+    if job.spec.max_stalls is not None:
+        return job.spec.max_stalls
     if not runs_alone(job) or job.run is None or job.run.began != "alone":
         return MAX_STALLS_IN_COMPANY
     was_alone_all_along = now - job.run.started_at < ALONE_MS

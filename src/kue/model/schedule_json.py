@@ -70,6 +70,8 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     max_attempts: int
     #: How many runs may raise an error; 0 for no limit.
     max_exceptions: int
+    #: How many workers it may lose; null for the usual limit.
+    max_stalls: int | None
     #: How long after it was added another attempt may start; 0 for no limit.
     retry_for: int
     backoff: Backoff | None
@@ -92,6 +94,8 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     retention: int | None
     delivery: Delivery
     meta: dict[str, str]
+    #: Whether events of its jobs are published.
+    events: bool
 
 
 def schedule_view(schedule: Schedule, *, now: int) -> ScheduleView:
@@ -109,6 +113,7 @@ def schedule_detail(schedule: Schedule, *, now: int) -> ScheduleDetail:
         draft.spec,
         delivery=delivery,
         limited_by=dict(draft.limited_by),
+        events=not draft.spec.quiet,
         **_shown(schedule, now),
     )
 

@@ -66,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     #: Cancel runs when the store was out of reach for as long as a lease: another
     #: worker may have them by then.
     strict_lease: bool = False
+    #: Publish events of jobs that are added, unless their own option differs.
+    job_events: bool = True
     #: Webhooks of alerts are signed with it; empty for no signature.
     webhook_secret: str = ""
 
@@ -82,7 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 _DURATIONS = frozenset({"lease", "budget", "keep_failed", "blocked"})
 _NUMBERS = frozenset({"max_data", "keep_complete"})
-_FLAGS = frozenset({"allow_eviction", "capture", "strict_lease"})
+_FLAGS = frozenset({"allow_eviction", "capture", "strict_lease", "job_events"})
 _MINIMUM = {"lease": 500, "budget": 1, "max_data": 1, "keep_complete": 0}
 
 

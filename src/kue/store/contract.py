@@ -725,6 +725,10 @@ class Store(ABC):
         """
 
     @abstractmethod
+    async def work_time(self, *, now: int | None = None) -> int:
+        """Return how long all successful runs ever took, in ms."""
+
+    @abstractmethod
     async def facts(self) -> StoreFacts:
         """Return the engine's name, version and size, and its round-trip time."""
 

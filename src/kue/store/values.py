@@ -447,6 +447,8 @@ class Change(msgspec.Struct, frozen=True):
     priority: int | msgspec.UnsetType = msgspec.UNSET
     tags: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     max_attempts: int | msgspec.UnsetType = msgspec.UNSET
+    #: Fields that are set; the others stay.
+    meta: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     #: Edit only the job that was seen, with the ending that was seen.
     seen: ExpectedState = UNSEEN
 

@@ -125,14 +125,15 @@ class ActiveJob:
         """
         return False
 
-    def log(self, text: object, level: str = "info") -> ProgressReply:
+    def log(self, text: object, *args: object, level: str = "info") -> ProgressReply:
         """
         Add a line to the job's log; if the store is unavailable, the line is dropped.
 
-        The line is in flight when this returns.  ``await job.log(…)`` waits until it
-        was written.
+        With *args* the text is formatted: ``job.log("row %d of %d", 7, 10)``.  The line
+        is in flight when this returns; ``await job.log(…)`` waits until it was written.
         """
-        return self._sink.send(self, log_line(text, level, attempt=self.attempt))
+        line = log_line(text, *args, level=level, attempt=self.attempt)
+        return self._sink.send(self, line)
 
     def progress(
         self, done: float, total: float = 100, data: JSON = None

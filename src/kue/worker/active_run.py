@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kue.worker.active_job import ActiveJob
 from kue.worker.step_store import RunStepStore
@@ -34,6 +34,14 @@ class RunTimeout(Exception):
     """A run took longer than its job's timeout; the name is what the error shows."""
 
 
+class RunOwner(Protocol):
+    """The lane that a run belongs to."""
+
+    def abandon(self, run: ActiveRun, /) -> None: ...
+    def pause(self, by: str, /) -> None: ...
+    def resume(self, by: str, /) -> None: ...
+
+
 class ActiveRun(ActiveJob):
     """
     One run, from claim to ending.
@@ -43,26 +51,21 @@ class ActiveRun(ActiveJob):
     """
 
     __slots__ = (
-        "_on_abandoned",
         "_timers",
         "began",
         "forced",
         "has_begun",
         "is_abandoned",
         "is_interrupted",
+        "lane",
         "services",
         "task",
     )
 
-    def __init__(
-        self,
-        job: Job,
-        services: RunServices,
-        on_abandoned: Callable[[ActiveRun], None],
-    ) -> None:
+    def __init__(self, job: Job, services: RunServices, lane: RunOwner) -> None:
         super().__init__(job, services.progress_sender)
         self.services = services
-        self._on_abandoned = on_abandoned
+        self.lane = lane
         #: The task that its handler runs in, while it runs.
         self.task: asyncio.Task[Any] | None = None
         self._timers: list[asyncio.TimerHandle] = []
@@ -143,7 +146,7 @@ class ActiveRun(ActiveJob):
             extra={"job_id": self.id},
         )
         self.is_abandoned = True
-        self._on_abandoned(self)
+        self.lane.abandon(self)
 
 
 class ClaimedRuns(Generic[T]):

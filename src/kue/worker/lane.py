@@ -50,6 +50,9 @@ LOOPS_PER_LANE = 2
 #: Endings of runs whose duration is counted, here as in the store.
 _WORKED = (Completed, Failed, Retried)
 
+#: Who pauses a lane unless a handler does: an operator, through the store.
+BY_STORE = "store"
+
 STOPPED = Released(reason="the worker stopped")
 #: A job with at-most-once delivery cannot be started a second time.
 STOPPED_ONCE = Failed(
@@ -134,8 +137,9 @@ class Lane:
         self._expected = 0
         self._is_stopping = False
         self._runs_late = False
-        #: Until the first heartbeat it is not known whether this worker may take jobs.
-        self._is_paused = True
+        #: Who paused it.  Until the first heartbeat it is not known whether this worker
+        #: may take jobs.
+        self._pauses = {BY_STORE}
         #: A run ended, work became available or we are to stop: loops look again.
         self._changed = asyncio.Event()
         #: When time alone may bring work, by the event loop's clock.
@@ -223,15 +227,19 @@ class Lane:
         """Note that slots which all types share are free."""
         self._changed.set()
 
-    def pause(self) -> None:
-        """Claim no more until `resume`; running jobs go on."""
-        if not self._is_paused:
-            self._is_paused = True
-            self._context.on_paused()
+    @property
+    def _is_paused(self) -> bool:
+        return bool(self._pauses)
 
-    def resume(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
+    def pause(self, by: str = BY_STORE) -> None:
+        """Claim no more until `resume` by the same; running jobs go on."""
+        if not self._pauses:
+            self._context.on_paused()
+        self._pauses.add(by)
+
+    def resume(self, by: str = BY_STORE) -> None:
+        if by in self._pauses:
+            self._pauses.remove(by)
             self.wake()
 
     def stop(self, *, runs_late: bool = False) -> None:
@@ -393,7 +401,7 @@ class Lane:
     def _begin(self, job: Job) -> ActiveRun:
         self.begun += 1
         self.timings.count_wait(job)
-        run = ActiveRun(job, self._context.run_services, self._abandon)
+        run = ActiveRun(job, self._context.run_services, self)
         earlier = self._runs.get(job.id)
         if earlier is not None:
             # Reclaimed from us and claimed by us again: the earlier run is void.
@@ -433,7 +441,8 @@ class Lane:
         self._context.on_freed()
         self._changed.set()
 
-    def _abandon(self, run: ActiveRun) -> None:
+    def abandon(self, run: ActiveRun) -> None:
+        """Settle a run whose handler goes on although it was interrupted."""
         self._end(run, forced_ending(run))
         self._changed.set()
 

@@ -39,6 +39,7 @@ from kue.worker.unhandled_types import warn_of_unhandled
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
+    from kue.aio.retry import OnError
     from kue.model.alerts import AlertNotice
     from kue.model.settings import Settings
     from kue.store.contract import Store
@@ -93,6 +94,7 @@ class Worker:
         find_queues: FindQueues | None = None,
         on_failed: Callable[[Outcome], None] | None = None,
         on_alerts: Callable[[Sequence[AlertNotice]], None] | None = None,
+        on_error: OnError | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         if not processors and find_queues is None:
@@ -103,7 +105,7 @@ class Worker:
         self.name = check_path_name(options.name or _new_name(), what="worker name")
         self.processors = tuple(processors)
         self._store = store
-        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS)
+        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS, on_error=on_error)
         self._settings = settings
         self._options = options
         self._find_queues = find_queues

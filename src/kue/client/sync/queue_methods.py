@@ -113,9 +113,17 @@ class SyncQueueMethods(BlockingCalls):
         """Return every type that ever had a job, sorted."""
         return self.call(lambda q: q.types())
 
-    def work_time(self) -> int:
-        """Return how long runs of the last 24 hours took, all together, in ms."""
-        return self.call(lambda q: q.work_time())
+    def work_time(self, within: Duration | None = None) -> int:
+        """
+        Return how long all successful runs ever took, all together, in ms.
+
+        With *within*, at most a day, it is the time of runs that ended in these last
+        minutes, failed ones included.
+
+        Raises:
+            ValueError: *within* is longer than a day: add up `hours`.
+        """
+        return self.call(lambda q: q.work_time(within))
 
     def stats(self, since: int, until: int) -> list[Stat]:
         """Return counters by minute and type, from minute *since* to *until*."""

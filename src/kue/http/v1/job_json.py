@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kue.http.framework.operations import Input
 from kue.http.framework.problem import bad_request
+from kue.model.draft import MAX_STALLS
 from kue.model.job import (
     MAX_HISTORY,
     MAX_PARENTS,
@@ -126,6 +127,7 @@ class NewJob(Input, frozen=True, kw_only=True):
     at: Moment | None = None
     attempts: AttemptsGiven = 1
     max_exceptions: Annotated[int, Meta(ge=1, le=MAX_HISTORY)] | None = None
+    max_stalls: Annotated[int, Meta(ge=0, le=MAX_STALLS)] | None = None
     #: A duration since the job was added, or ISO 8601 with a time zone.
     retry_until: Span | None = None
     backoff: (
@@ -158,6 +160,8 @@ class NewJob(Input, frozen=True, kw_only=True):
     retention: Span | None = None
     delivery: Delivery = "at-least-once"
     meta: dict[str, str] = {}
+    #: Whether events of it are published; null: by the settings of the server.
+    events: bool | None = None
 
     @property
     def options(self) -> dict[str, Any]:

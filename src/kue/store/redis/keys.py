@@ -28,7 +28,8 @@ KEYS = (
         "hash",
         (
             "schema, shards, id; when the last maintenance pass was; how many "
-            "messages were published"
+            "messages were published; how long successful runs took; whether there "
+            "may be jobs whose events are off"
         ),
     ),
     (":ids", "string", "last sequence number"),
@@ -126,7 +127,7 @@ KEYS = (
     (
         ":stats:<minute>",
         "hash",
-        "type:added, :complete, :failed, :run_ms, :waits, :runs",
+        "type:added, :complete, :failed, :work_ms, :run_ms, :waits, :runs",
     ),
     (":hours:<hour>", "hash", "the same, by hour"),
     (":listeners", "zset", "subscribers to all jobs"),

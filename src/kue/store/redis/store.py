@@ -141,6 +141,7 @@ class RedisStore(Store):
     newest_logs = _verb(queries.newest_logs)
     errors = _verb(queries.errors)
     hours = _verb(stats.hours)
+    work_time = _verb(stats.work_time)
     facts = _verb(stats.facts)
     stats = _verb(stats.stats)
     check = _verb(check.check)

@@ -58,7 +58,10 @@ TABLES = (
     ("events", "events that may still have to be delivered"),
     ("kept", "small records such as users and sessions, by room and name"),
     ("acts", "the audit log"),
-    ("meta", "last id, last fence, when maintenance last passed and passes next"),
+    (
+        "meta",
+        "last id, last fence, when maintenance last passed and passes next, work time",
+    ),
 )
 
 #: The rowid, which is the id, ends every index: rows of equal rank are in order of id.
@@ -429,6 +432,10 @@ CREATE TABLE steps (
 ) STRICT, WITHOUT ROWID;
 -- whether it has any of these
 ALTER TABLE jobs ADD COLUMN has_steps INTEGER NOT NULL DEFAULT 0;
+-- time of successful runs; what of it is in an hour is summed up in meta
+ALTER TABLE stats ADD COLUMN work_ms INTEGER NOT NULL DEFAULT 0;
+-- events of it are off
+ALTER TABLE jobs ADD COLUMN quiet INTEGER NOT NULL DEFAULT 0;
 """
 
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.

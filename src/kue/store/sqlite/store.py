@@ -428,6 +428,7 @@ class SqliteStore(Store):
     errors = _reading(Store.errors, error_groups.most)
     measure = _writing(Store.measure, stats.measure)
     hours = _reading(Store.hours, stats.hours)
+    work_time = _reading(Store.work_time, stats.work_time)
     stats = _reading(Store.stats, stats.minutes)
 
     keep = _writing(Store.keep, records.keep)

@@ -233,12 +233,17 @@ def _measure(tx: Transaction, ended: list[_EndedJob]) -> None:
             stats = tx.stats[row.type]
             stats.complete += isinstance(ending, Completed)
             stats.failed += isinstance(ending, Failed)
-            stats.run_ms += 0 if began is None else max(0, tx.now - began)
+            took = 0 if began is None else max(0, tx.now - began)
+            stats.run_ms += took
+            stats.work_ms += took if isinstance(ending, Completed) else 0
 
 
 def _publish(tx: Transaction, ended: list[_EndedJob]) -> None:
     for row, ending, began in ended:
         kind, detail = _event(ending)
+        if row.remove_on_complete and isinstance(ending, Completed):
+            # It can be read nowhere else.
+            detail = {"result": ending.result}
         attempt = row.attempts + (began is not None)
         tx.publish(kind, row.id, row.type, attempt, detail)
 

@@ -223,6 +223,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
     return {
         "tags": ", ".join(spec.tags),
         "max errors": str(spec.max_exceptions or ""),
+        "max lost": "" if spec.max_stalls is None else str(spec.max_stalls),
         "unique": job.unique or "",
         "unique until": "start" if job.unique_until == "start" else "",
         "group": job.group or "",
@@ -233,6 +234,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
         **{name: words(ms) for name, ms in lengths.items() if ms},
         "delivery": "at most once" if job.once else "",
         "when complete": "removed" if spec.remove_on_complete else "",
+        "events": "off" if spec.quiet else "",
         "meta": json_text(spec.meta) if spec.meta else "",
     }
 

@@ -164,7 +164,7 @@ class _StepRule(ValueRule):
 
 
 _COUNTS = ValueRule(
-    ("<name>:(?:added|complete|failed|run_ms)", "<time>"),
+    ("<name>:(?:added|complete|failed|run_ms|work_ms)", "<time>"),
     ("<name>:(?:waits|runs)", "<time>=<time>(?: <time>=<time>)*"),
     # Possibly written by another release.
     ("<name>:<name>", ".*"),
@@ -182,7 +182,7 @@ VALUE_RULES = {
         ("id", "[0-9a-f]{16}"),
         ("pauses|types", "<cursor>"),
         ("rolling", "<time>:<cursor>"),
-        ("swept|graced|idle|rolled|told", "<time>"),
+        ("swept|graced|idle|rolled|told|quiet|work_ms", "<time>"),
         ("pruned:[^:]*:<name>", "<time>:<time>:<time>"),
     ),
     "types": ValueRule(("<name>", ".*")),

@@ -78,11 +78,11 @@ _COLUMNS = {
     " retention=number remove_on_complete=flag stalls=number"
     " held=hold limited_by=list held_by=name worker=text ttl_at=number progress=percent"
     " progress_data=json cancelling=text retain_until=number rank=signed"
-    " has_steps=flag",
+    " has_steps=flag quiet=flag",
     "meta": "name=word value=number",
     "types": "name=name",
     "counts": "type=name own=flag",
-    "stats": f"minute=number {_COUNTERS}",
+    "stats": f"minute=number {_COUNTERS} work_ms=number",
     "hours": f"hour=number {_COUNTERS}",
     "logs": "job_id=id line=number at=number level=word attempt=number text=text",
     "steps": "job_id=id field=name value=step",
