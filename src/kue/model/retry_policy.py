@@ -34,7 +34,7 @@ from kue.model.job import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kue.model.job import Attempt
 
@@ -63,6 +63,8 @@ CANCELLED = "cancelled while it ran"
 LOST_ENDING = "the store lost how this run ended"
 TTL_EXCEEDED = Error("TTLExceeded", "TTL exceeded")
 EXPIRED = Error("Expired", "the job was not started before it expired")
+#: The same for a job that has run before, with its last error.
+EXPIRED_RETRY = "the job expired before its next attempt; the last error was %s"
 
 
 def before_run(job: Job, now: int) -> Failed | None:
@@ -74,7 +76,7 @@ def before_run(job: Job, now: int) -> Failed | None:
     """
     if not _is_too_late(job, now):
         return None
-    error = _last_error(job)
+    error = _last_error(job.history)
     return None if error is None else Failed(error)
 
 
@@ -106,7 +108,7 @@ def after_release(
     # A release that counts is an attempt, and attempts are limited.
     if released.counts and not job.has_attempts_left:
         return Failed(cause or own)
-    error = cause or _last_error(job)
+    error = cause or _last_error(job.history)
     if error is not None and _is_too_late(job, now + released.delay):
         return Failed(error)
     return released
@@ -120,6 +122,14 @@ def after_cancel(reason: str = "") -> Cancelled:
 def runs_alone(job: Job) -> bool:
     """Return whether a worker must run *job* with nothing else at the same time."""
     return job.stalls >= ALONE_STALLS
+
+
+def after_expiry(history: Sequence[Attempt]) -> Failed:
+    """Return how a job ends that expired while no run of it went on."""
+    error = _last_error(history)
+    if error is None:
+        return Failed(EXPIRED)
+    return Failed(Error(EXPIRED.kind, EXPIRED_RETRY % error.summary))
 
 
 def after_ttl(job: Job, now: int) -> Ending:
@@ -169,17 +179,17 @@ def _is_too_late(job: Job, at: int) -> bool:
 
 def _exceptions(job: Job) -> int:
     """Return how many runs raised an error, as far as the history goes back."""
-    entries = _since_restart(job)
+    entries = _since_restart(job.history)
     return sum(one.outcome == "retry" and not one.asked for one in entries)
 
 
-def _last_error(job: Job) -> Error | None:
-    return next((one.error for one in _since_restart(job) if one.error), None)
+def _last_error(history: Sequence[Attempt]) -> Error | None:
+    return next((one.error for one in _since_restart(history) if one.error), None)
 
 
-def _since_restart(job: Job) -> Iterator[Attempt]:
+def _since_restart(history: Sequence[Attempt]) -> Iterator[Attempt]:
     """Return the history since it was requeued by hand or replaced, newest first."""
-    return takewhile(lambda one: not one.is_fresh_start, reversed(job.history))
+    return takewhile(lambda one: not one.is_fresh_start, reversed(history))
 
 
 def _never_began(job: Job) -> bool:

@@ -260,7 +260,7 @@ def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
         progress_data=_progress_data(row.progress_data),
         cancelling=row.cancelling is not None,
         rank=row.rank if state is State.WAITING else 0,
-        history=_history(row.story),
+        history=history_in(row.story),
     )
 
 
@@ -286,7 +286,8 @@ def _progress_data(text: str | None) -> JSON:
         return None
 
 
-def _history(story: str) -> tuple[Attempt, ...]:
+def history_in(story: str) -> tuple[Attempt, ...]:
+    """Return the history in a story, without lines that cannot be read."""
     if not story:
         return ()
     try:

@@ -32,6 +32,8 @@ TABLES = (
         "endings",
         "parents that ended with more dependants than one transaction should touch",
     ),
+    ("failure_rules", "what is done about jobs that failed; type is '' for all"),
+    ("failures", "jobs that failed for good and are still to be reported"),
     ("types", "types; one that is idle for a day is forgotten"),
     ("counts", "jobs by type and state"),
     ("errors", "failed jobs by type and fingerprint of their error"),
@@ -418,10 +420,26 @@ CREATE TABLE turns (
 CREATE INDEX turns_rank ON turns (type, rank);
 """
 
+_TENTH = """
+CREATE TABLE failure_rules (
+    type TEXT PRIMARY KEY,
+    rule TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE failures (
+    at INTEGER,
+    job_id INTEGER,
+    -- of the run that failed; empty if none did
+    token TEXT,
+    type TEXT NOT NULL,
+    PRIMARY KEY (at, job_id, token)
+) STRICT, WITHOUT ROWID;
+"""
+
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.
 MIGRATIONS: tuple[str, ...] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH),
-    _NINTH,
+    *(_NINTH, _TENTH),
 )
 
 

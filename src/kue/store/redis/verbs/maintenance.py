@@ -50,6 +50,7 @@ async def tend(
     }
     return MaintenanceResult(
         **counts,
+        failures=any(done.failures for done in passes),
         more=any(done.more for done in passes),
         quiet=all(done.quiet for done in passes),
         elsewhere=all(done.elsewhere for done in passes),
@@ -85,7 +86,7 @@ async def _tend(
         return MaintenanceResult(quiet=True)
     if now is None:
         db.our_pass[shard] = db.last_pass[shard] = reply[0]
-    _, promoted, expired, pruned, released, more, lost, late, due, *damage = reply
+    _, promoted, expired, pruned, released, more, lost, late, due, failures, *damage = reply
     rescued = await _requeue_lost(db, lost, now)
     timed_out = await _end_runs(db, late, "ttl", retry_policy.after_ttl, now)
     fired = await fire_due(db, shard, due, now)
@@ -101,6 +102,7 @@ async def _tend(
         rescued=rescued,
         timed_out=timed_out,
         fired=fired,
+        failures=bool(failures or rescued or timed_out),
         more=bool(more),
     )
 

@@ -11,7 +11,7 @@ from kue.model.job import Job, State
 from kue.store.sqlite import dependencies, promotion, removal, transitions
 from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, state_rows_of
 from kue.store.sqlite.verb_transaction import as_json, read_meta
-from kue.store.sqlite.verbs import limits, named_limits, stats, workers
+from kue.store.sqlite.verbs import failures, limits, named_limits, stats, workers
 from kue.store.sqlite.verbs.runs import expire
 from kue.store.values import HOURS_KEPT, MINUTES_KEPT, STACKS_MS, MaintenanceResult
 
@@ -140,6 +140,7 @@ def tend(
         expired=expired,
         pruned=pruned,
         released=released,
+        failures=failures.has_any(tx),
         more=more_due
         or more_links
         or more_held

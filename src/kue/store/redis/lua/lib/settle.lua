@@ -214,6 +214,11 @@ local function settle(ending, job_type, delay, flags, first, count)
   end
   if ending == "failed" then
     add_all_failures(q, done, first)
+    local tokens = {}
+    for n, i in ipairs(done) do
+      tokens[n] = ARGV[first + 3 * i - 2]
+    end
+    report_failures(job_type, gone, tokens)
   end
   if string.find(flags, "t", 1, true) then
     for _, id in ipairs(gone) do
