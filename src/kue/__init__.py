@@ -10,6 +10,7 @@ from kue.client.ready_middleware import (
     fail_on,
     not_counted,
     release_when,
+    retry_on,
     skip_when,
     window,
 )
@@ -126,6 +127,7 @@ __all__ = [
     "not_counted",
     "rate",
     "release_when",
+    "retry_on",
     "skip_when",
     "window",
 ]

@@ -23,9 +23,9 @@ from kue.model.job import (
 )
 from kue.model.retry_policy import (
     ALONE_MS,
+    COMPANY_FACTOR,
     EXPIRED,
     MAX_STALLS,
-    MAX_STALLS_IN_COMPANY,
     TTL_EXCEEDED,
     UNKNOWN_BACKOFF_MS,
     after_cancel,
@@ -346,7 +346,7 @@ def test_the_ttl_of_a_job_that_waits_to_run_alone_costs_no_attempt() -> None:
 def test_a_loss_in_company_fails_a_job_only_after_many(began: str, ms: int) -> None:
     """R-12: nobody knows which of them it was; but it must not go on forever."""
     last = running(stalls=MAX_STALLS, began=began)
-    one_more = running(stalls=MAX_STALLS_IN_COMPANY, began=began)
+    one_more = running(stalls=COMPANY_FACTOR * MAX_STALLS, began=began)
 
     assert isinstance(after_lost_worker(last, 2000 + ms), Stalled)
     assert isinstance(after_lost_worker(one_more, 2000 + ms), Failed)

@@ -72,6 +72,14 @@ class BaseJobBuilder:
         """Cancel a run that takes longer."""
         return self._set(timeout=timeout)
 
+    def soft_timeout(self, timeout: Duration) -> Self:
+        """Ask the handler of a run that takes longer to stop, so that it cleans up."""
+        return self._set(soft_timeout=timeout)
+
+    def max_stalls(self, number: int) -> Self:
+        """Fail the job once more than *number* workers were lost while they ran it."""
+        return self._set(max_stalls=number)
+
     def expires(self, expires: Duration) -> Self:
         """Fail the job if it was not started *expires* after it was saved."""
         return self._set(expires=expires)

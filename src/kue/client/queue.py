@@ -13,6 +13,7 @@ from kue.client.bulk_actions import BulkActions
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
 from kue.client.circuits import Circuits
 from kue.client.connection import Connection
+from kue.client.failures import Failures
 from kue.client.handle import JobHandle, added_handle
 from kue.client.hooks import Hooks
 from kue.client.queries import Queries
@@ -41,6 +42,7 @@ class Kue(
     Queries,
     QueueAdmin,
     Circuits,
+    Failures,
     Schedules,
     Alerts,
     BulkActions,

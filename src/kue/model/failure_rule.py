@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class FailureRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is done about jobs of one type that failed for good, or about all of them."""
+    """What is done about jobs that failed for good: those of one type, or all."""
 
     #: Whether a program has failure hooks for the type.
     hooks: bool = False
@@ -25,6 +25,11 @@ class FailureRule(msgspec.Struct, frozen=True, omit_defaults=True):
     declared: str = ""
     #: Where failures are reported to; empty for nowhere.
     webhook: str = ""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a program declares something."""
+        return self.hooks or bool(self.declared)
 
     @property
     def is_empty(self) -> bool:

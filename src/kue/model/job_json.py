@@ -74,6 +74,10 @@ class JobView(View, frozen=True, kw_only=True):
     delay: int
     backoff: Backoff | None
     timeout: int
+    #: 0 for none.
+    soft_timeout: int
+    #: How many lost workers it survives; null for the default.
+    max_stalls: int | None
     ttl: int
     expires: int
     unique: str | None

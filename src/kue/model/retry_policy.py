@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A job that lost this many workers is failed at the next loss.
+#: A job that lost this many workers is failed at the next loss, unless it has its own
+#: limit (`max_stalls`).
 MAX_STALLS = 3
 #: A job that lost this many workers runs alone in its process.
 ALONE_STALLS = 2
@@ -48,8 +49,8 @@ ALONE_STALLS = 2
 #: have ended, then while it runs.  After that the slots are filled again: a job that
 #: runs for hours, or waits for another job, would otherwise stop the whole process.
 ALONE_MS = 60_000
-#: A job that did not run alone is failed at the loss after this many.
-MAX_STALLS_IN_COMPANY = 9
+#: A job that did not run alone survives this many times as many losses.
+COMPANY_FACTOR = 3
 #: After the first loss a job runs at once: most are deploys.  Then after 1 s, 2 s …
 FIRST_STALL_DELAY_MS = 1000
 #: … doubled up to this many times …
@@ -199,10 +200,14 @@ def _never_began(job: Job) -> bool:
 
 def _most_stalls(job: Job, now: int) -> int:
     """Return how many losses the job survives, given how its current run began."""
+    most = MAX_STALLS if job.spec.max_stalls is None else job.spec.max_stalls
+    if most <= ALONE_STALLS:
+        # It fails before it would ever run alone.
+        return most
     if not runs_alone(job) or job.run is None or job.run.began != "alone":
-        return MAX_STALLS_IN_COMPANY
+        return COMPANY_FACTOR * most
     was_alone_all_along = now - job.run.started_at < ALONE_MS
-    return MAX_STALLS if was_alone_all_along else MAX_STALLS_IN_COMPANY
+    return most if was_alone_all_along else COMPANY_FACTOR * most
 
 
 def retry_delay_ms(job: Job) -> int:

@@ -72,6 +72,10 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     retry_for: int
     backoff: Backoff | None
     timeout: int
+    #: 0 for none.
+    soft_timeout: int
+    #: How many lost workers a job survives; null for the default.
+    max_stalls: int | None
     ttl: int
     expires: int
     unique: str | None

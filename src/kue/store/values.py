@@ -456,6 +456,14 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     at: int = 0
 
 
+def error_line_of(outcome: Outcome) -> LogLine | None:
+    """Return what a run that failed leaves in the job's log; None if it did not."""
+    error = getattr(outcome.ending, "error", None)
+    if error is None:
+        return None
+    return LogLine(error.summary[:MAX_LOG_TEXT], "error", outcome.job.attempts)
+
+
 class Change(msgspec.Struct, frozen=True):
     """An edit of a job; fields that are UNSET do not change."""
 

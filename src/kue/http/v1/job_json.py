@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kue.http.framework.operations import Input
 from kue.http.framework.problem import bad_request
+from kue.model.draft import MAX_STALLS
 from kue.model.job import (
     MAX_HISTORY,
     MAX_PARENTS,
@@ -133,6 +134,10 @@ class NewJob(Input, frozen=True, kw_only=True):
         | None
     ) = None
     timeout: Span | None = None
+    #: The handler is asked to stop after this long, and may clean up.
+    soft_timeout: Span | None = None
+    #: How many lost workers it survives; the next loss fails it.
+    max_stalls: Annotated[int, Meta(ge=0, le=MAX_STALLS)] | None = None
     ttl: Span | None = None
     expires: Span | None = None
     unique: Name | None = None
