@@ -352,6 +352,27 @@ def test_a_loss_in_company_fails_a_job_only_after_many(began: str, ms: int) -> N
     assert isinstance(after_lost_worker(one_more, 2000 + ms), Failed)
 
 
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_job_with_a_low_limit_of_lost_workers_never_runs_alone(most: int) -> None:
+    spec = Spec(max_attempts=9, max_stalls=most)
+
+    assert isinstance(after_lost_worker(running(stalls=most, spec=spec), NOW), Failed)
+    if most:
+        fewer = running(stalls=most - 1, spec=spec)
+        assert isinstance(after_lost_worker(fewer, NOW), Stalled)
+
+
+def test_a_job_may_survive_more_lost_workers_than_others() -> None:
+    def ending(stalls: int, began: str) -> object:
+        job = running(stalls=stalls, began=began, spec=Spec(max_stalls=5))
+        return after_lost_worker(job, NOW)
+
+    assert isinstance(ending(4, "alone"), Stalled)
+    assert isinstance(ending(5, "alone"), Failed)
+    assert isinstance(ending(14, "beside"), Stalled)
+    assert isinstance(ending(15, "beside"), Failed)
+
+
 def test_a_job_delivered_at_most_once_is_not_repeated_when_its_worker_is_lost() -> None:
     ending = after_lost_worker(running(once=True, spec=Spec(max_attempts=9)), NOW)
 

@@ -201,7 +201,7 @@ def _never_began(job: Job) -> bool:
 def _most_stalls(job: Job, now: int) -> int:
     """Return how many losses the job survives, given how its current run began."""
     most = MAX_STALLS if job.spec.max_stalls is None else job.spec.max_stalls
-    if most <= ALONE_STALLS:
+    if most < ALONE_STALLS:
         # It fails before it would ever run alone.
         return most
     if not runs_alone(job) or job.run is None or job.run.began != "alone":
