@@ -18,6 +18,8 @@ from kue.store.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kue.client.connection import Connection
     from kue.model.job import Job
 
@@ -60,7 +62,12 @@ class Failures:
         await self._set_rule(type, replace(rule, webhook=url or ""))
 
     async def replay(
-        self, dead_letter: str, *, type: str | None = None, limit: int | None = None
+        self,
+        dead_letter: str,
+        *,
+        type: str | None = None,
+        ids: Collection[int] | None = None,
+        limit: int | None = None,
     ) -> int:
         """
         Put dead letters back to where they came from; return how many.
@@ -71,6 +78,7 @@ class Failures:
         Args:
             dead_letter: The type of the dead letters.
             type: Only those of jobs of this type.
+            ids: Only these dead letters.
             limit: No more than so many, the oldest first.
         """
         count = 0
@@ -83,7 +91,8 @@ class Failures:
                 for job in page.jobs:
                     if limit is not None and count >= limit:
                         break
-                    count += await self._replay(job, type)
+                    if ids is None or job.id in ids:
+                        count += await self._replay(job, type)
                 cursor = page.cursor
                 if cursor is None:
                     break

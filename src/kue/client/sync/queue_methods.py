@@ -15,7 +15,7 @@ from kue.model.job import FINAL, PROMOTABLE
 from kue.store.values import MAX_SCAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from kue.client.admin import OnFull, WorkerOrder
@@ -435,7 +435,12 @@ class SyncQueueMethods(BlockingCalls):
         self.call(lambda q: q.set_failure_webhook(type, url))
 
     def replay(
-        self, dead_letter: str, *, type: str | None = None, limit: int | None = None
+        self,
+        dead_letter: str,
+        *,
+        type: str | None = None,
+        ids: Collection[int] | None = None,
+        limit: int | None = None,
     ) -> int:
         """
         Put dead letters back to where they came from; return how many.
@@ -446,9 +451,12 @@ class SyncQueueMethods(BlockingCalls):
         Args:
             dead_letter: The type of the dead letters.
             type: Only those of jobs of this type.
+            ids: Only these dead letters.
             limit: No more than so many, the oldest first.
         """
-        return self.call(lambda q: q.replay(dead_letter, type=type, limit=limit))
+        return self.call(
+            lambda q: q.replay(dead_letter, type=type, ids=ids, limit=limit)
+        )
 
     def schedule(
         self, name: str, draft: Draft, **options: Unpack[ScheduleOptions]

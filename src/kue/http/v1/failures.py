@@ -15,6 +15,7 @@ from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import input_errors
 from kue.http.v1.alerts import Url
+from kue.http.v1.job_json import JobId
 from kue.model.alert_options import shown_url
 from kue.model.failure_rule import FailureRule, check_rule
 from kue.model.names import Name
@@ -56,6 +57,8 @@ class ReplayOrder(Input, frozen=True):
     dead_letter: Name
     #: Only those of jobs of this type.
     type: Name | None = None
+    #: Only these dead letters; null for all.
+    ids: Annotated[list[JobId], msgspec.Meta(max_length=1000)] | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1000
 
 
@@ -103,7 +106,7 @@ async def replay_dead_letters(context: RequestContext, body: ReplayOrder) -> Rep
     dead letter is removed.
     """
     replayed = await context.q.replay(
-        body.dead_letter, type=body.type, limit=body.limit
+        body.dead_letter, type=body.type, ids=body.ids, limit=body.limit
     )
     return Replayed(replayed)
 

@@ -11,7 +11,9 @@ import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { time, timeAgo } from "../lib/format.js";
 import { live, refresher } from "../lib/live.js";
+import { can } from "../lib/me.js";
 import { href } from "../lib/router.js";
+import { deadLetterOf, replay } from "./errors/dead-letters.js";
 import { jobActions } from "./job/actions.js";
 import { attemptsView, keyOf } from "./job/attempts.js";
 import { dependencies, hasDependencies } from "./job/dependencies.js";
@@ -280,8 +282,8 @@ function titleView(job) {
   ];
 }
 
-function notesOf({ held, held_until: until, state, promote_at: due, error, tags }) {
-  return [held, until, state, due, error, tags];
+function notesOf({ held, held_until: until, state, promote_at: due, error, tags, data }) {
+  return [held, until, state, due, error, tags, data];
 }
 
 //: "Added by schedule NAME, for 09:00:00"; null for other jobs.
@@ -294,12 +296,29 @@ function scheduleNote({ tags, meta }) {
   return h("p", { class: "job-note" }, "Added by schedule ", link, `, for ${time(at)}`);
 }
 
+//: "Dead letter of job 7 (email)", with the way back; null for other jobs.
+function deadLetterNote(job) {
+  const letter = deadLetterOf(job);
+  if (!letter) return null;
+  const link = h("a", { href: href(`/jobs/${letter.job}`) }, `job ${letter.job}`);
+  const back = () => replay(job.type, [job.id]);
+  return h(
+    "p",
+    { class: "job-note" },
+    "Dead letter of ",
+    link,
+    ` (${letter.type}), which failed: ${letter.error.kind}: ${letter.error.message} `,
+    can("manage") && h("button", { onclick: back }, "Replay"),
+  );
+}
+
 function notesView(job) {
   const due = job.state === "delayed" && job.promote_at;
   const like = job.fingerprint ? { fingerprint: job.fingerprint } : { error: job.error?.kind };
   const similar = new URLSearchParams({ state: "failed", type: job.type, ...like });
   return [
     scheduleNote(job),
+    deadLetterNote(job),
     job.held && heldNote(job),
     due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
     job.error &&
@@ -318,9 +337,10 @@ function progressOf({ state, progress, progress_data: data }) {
 }
 
 function progressView({ state, progress, progress_data: data }) {
-  if (state !== "active" && !(progress > 0 && progress < 100)) return null;
+  const hasBar = state === "active" || (progress > 0 && progress < 100);
+  const known = state === "active" && progress === 0 ? null : progress;
   return [
-    progressBar(state === "active" && progress === 0 ? null : progress, { text: true }),
+    hasBar && progressBar(known, { text: true }),
     data !== null && progressData(data),
   ];
 }
