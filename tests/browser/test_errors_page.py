@@ -257,7 +257,9 @@ async def test_a_dead_letter_leads_to_the_job_that_failed_and_back(
     )
     await expect(page.locator(".job-progress")).to_contain_text('{"page":4}')
     await shoot(page, "job-failed-progress")
-    await page.go_back()
+    await page.locator(".job-note").get_by_role("link", name="dead").click()
+    await expect(page).to_have_url(re.compile(r"type=dead&data\.job_id=\d+"))
+    await page.goto(f"{address}/jobs/{letter.id}")
     await note.get_by_role("button", name="Replay").click()
 
     await expect(page.get_by_text("1 dead letter replayed")).to_be_visible()

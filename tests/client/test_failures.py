@@ -195,7 +195,7 @@ async def test_a_failed_job_is_forwarded_to_its_dead_letter_type(q: Kue) -> None
     assert letter.spec.parent == job.id
     read = DeadLetter.read(letter.data)
     assert read is not None
-    assert (read.job, read.type, read.data) == (job.id, "send", {"to": "ann"})
+    assert (read.job_id, read.type, read.data) == (job.id, "send", {"to": "ann"})
     assert (read.error, read.attempts) == (Error("ValueError", "no ann"), 2)
 
 

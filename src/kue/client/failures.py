@@ -116,7 +116,7 @@ class Failures:
     async def _retry_origin(self, letter: DeadLetter) -> bool:
         """Retry the job that failed; return whether it is taken care of."""
         store = self._connection.store
-        [job] = await store.get([letter.job])
+        [job] = await store.get([letter.job_id])
         if job is None or job.created_at != letter.created_at:
             return False
         if job.state is not State.FAILED or job.ended_at != letter.failed_at:

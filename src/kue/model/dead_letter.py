@@ -18,7 +18,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """The data of a dead letter: the job that failed, and why."""
 
     #: The id of the job that failed.
-    job: int
+    job_id: int
     type: str
     data: JSON
     error: Error
@@ -37,7 +37,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         spec.pop("data", None)
         del terms["type"]
         return cls(
-            job=job.id,
+            job_id=job.id,
             type=job.type,
             data=job.data,
             # The job itself has the stack, for as long as it is kept.
@@ -64,7 +64,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
             max_data=MAX_LETTER,
             unique=unique,
             unique_for=seconds,
-            parent=self.job,
+            parent=self.job_id,
         )
 
     def replayed(self) -> Draft:

@@ -2,8 +2,8 @@
 Failure reporter: turns failures that the store noted into the jobs that report them.
 
 Each failure becomes a job that calls hooks (`TYPE`), a dead letter, a webhook, or
-several of these, as the rule of its type says.  Those jobs have unique keys: whoever
-does this twice, because a process died in between, adds none twice.
+several of these, as the rule of its type says.  Those jobs have unique keys: when this
+is done again, because a process died before the failure was deleted, none is added.
 """
 
 from __future__ import annotations

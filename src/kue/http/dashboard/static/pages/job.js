@@ -13,7 +13,7 @@ import { time, timeAgo } from "../lib/format.js";
 import { live, refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { href } from "../lib/router.js";
-import { deadLetterOf, replay } from "./errors/dead-letters.js";
+import { deadLetterOf, letterLink, replay } from "./errors/dead-letters.js";
 import { jobActions } from "./job/actions.js";
 import { attemptsView, keyOf } from "./job/attempts.js";
 import { dependencies, hasDependencies } from "./job/dependencies.js";
@@ -136,6 +136,7 @@ class JobView {
       title: h("div", { class: "job-title" }),
       actions: h("div", { class: "actions" }),
       notes: h("div", { class: "job-notes" }),
+      letter: h("div", { class: "job-notes" }),
       progress: h("div", { class: "job-progress" }),
       attempts: h("div", { class: "endings" }),
       details: h("div"),
@@ -151,6 +152,7 @@ class JobView {
       this.node,
       h("header", { class: "page-head" }, slots.title, slots.actions),
       slots.notes,
+      slots.letter,
       this._dependencies.notice,
       slots.progress,
       panel("Timeline", {}, this._timeline.node),
@@ -190,6 +192,10 @@ class JobView {
         if (hasDependencies(job)) this._dependencies.show(job);
       }),
       onChange(asBody, (job) => this._code.show(job)),
+      onChange(({ state }) => state, async (job) => {
+        // Without it the page is complete all the same.
+        fill(slots.letter, await letterLink(job).catch(() => null));
+      }),
       onChange((job) => job.state, (job) => {
         result.hidden = job.state !== "complete" || job.result === null;
         this._log.refresh();
@@ -300,7 +306,7 @@ function scheduleNote({ tags, meta }) {
 function deadLetterNote(job) {
   const letter = deadLetterOf(job);
   if (!letter) return null;
-  const link = h("a", { href: href(`/jobs/${letter.job}`) }, `job ${letter.job}`);
+  const link = h("a", { href: href(`/jobs/${letter.job_id}`) }, `job ${letter.job_id}`);
   const back = () => replay(job.type, [job.id]);
   return h(
     "p",

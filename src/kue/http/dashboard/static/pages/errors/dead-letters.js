@@ -15,8 +15,20 @@ const OPEN = ["waiting", "delayed", "failed"];
 
 //: The failed job that *job* is the dead letter of; null if it is not one.
 export function deadLetterOf({ data, parent }) {
-  const isLetter = parent !== null && data?.job === parent && data.error?.kind && data.type;
+  const isLetter = parent !== null && data?.job_id === parent && data.error?.kind && data.type;
   return isLetter ? data : null;
+}
+
+//: A link to the dead letter of a failed job; null if its type has no dead letters.
+export async function letterLink({ id, type, state }) {
+  if (state !== "failed") return null;
+  const rules = await api.get("/failures/rules");
+  const of = (wanted) => rules.find((rule) => rule.type === wanted)?.dead_letter;
+  const dead = of(type) || of(null);
+  if (!dead || dead === type) return null;
+  const search = new URLSearchParams({ type: dead, "data.job_id": id });
+  const link = h("a", { href: href(`/jobs?${search}`) }, dead);
+  return h("p", { class: "job-note" }, "Forwarded as a dead letter to ", link, ".");
 }
 
 //: Put dead letters back to where they came from: all of a type, or those with *ids*.
