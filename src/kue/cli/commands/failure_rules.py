@@ -25,7 +25,7 @@ NONE = "none"
 EVERY = "(all types)"
 
 
-class _Row(NamedTuple):
+class _RuleRow(NamedTuple):
     """The rule of a type; of all, if it has no name."""
 
     type: str | None
@@ -36,7 +36,7 @@ def _webhook(rule: FailureRule) -> str:
     return shown_url(rule.webhook) if rule.webhook else ""
 
 
-COLUMNS: tuple[Column[_Row], ...] = (
+COLUMNS: tuple[Column[_RuleRow], ...] = (
     Column("type", lambda row: row.type or EVERY, wraps=True),
     Column("hooks", lambda row: "yes" if row.rule.hooks else ""),
     Column("dead letter", lambda row: row.rule.dead_letter, wraps=True),
@@ -44,7 +44,7 @@ COLUMNS: tuple[Column[_Row], ...] = (
 )
 
 
-def _item(row: _Row) -> dict[str, JSON]:
+def _item(row: _RuleRow) -> dict[str, JSON]:
     rule = msgspec.structs.asdict(row.rule)
     return {"type": row.type, **rule, "webhook": _webhook(row.rule) or None}
 
@@ -62,7 +62,7 @@ async def rules(q: Kue, as_json: bool) -> None:
     """
     found = await q.failure_rules()
     rows = [
-        _Row(type, found[type]) for type in sorted(found, key=lambda one: one or "")
+        _RuleRow(type, found[type]) for type in sorted(found, key=lambda one: one or "")
     ]
     Listing(COLUMNS, _item, as_json=as_json).show(rows, now=await q.now())
     if not rows:
@@ -104,7 +104,7 @@ async def rule(
             await q.set_dead_letter(type, None if dead_letter == NONE else dead_letter)
         if webhook is not None:
             await q.set_failure_webhook(type, None if webhook == NONE else webhook)
-    row = _Row(type, (await q.failure_rules()).get(type, FailureRule()))
+    row = _RuleRow(type, (await q.failure_rules()).get(type, FailureRule()))
     words = [
         f"dead letter {row.rule.dead_letter or NONE}",
         f"webhook {_webhook(row.rule) or NONE}",

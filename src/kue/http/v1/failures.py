@@ -24,7 +24,7 @@ from kue.model.view_struct import View
 section = Section("failures", "What is done about failed jobs; dead letters.")
 
 
-class RuleView(View, frozen=True, kw_only=True):
+class FailureRuleView(View, frozen=True, kw_only=True):
     """What is done about failed jobs of one type."""
 
     #: null: of any type.
@@ -39,7 +39,7 @@ class RuleView(View, frozen=True, kw_only=True):
     webhook: str | None
 
 
-class RuleOrder(Input, frozen=True):
+class FailureRuleOrder(Input, frozen=True):
     """
     What to change; what is omitted stays as it is, null removes it.
 
@@ -69,7 +69,7 @@ class Replayed(msgspec.Struct, frozen=True):
 
 
 @section.get("/failures/rules")
-async def list_failure_rules(context: RequestContext) -> list[RuleView]:
+async def list_failure_rules(context: RequestContext) -> list[FailureRuleView]:
     """What is done about failed jobs, by type: hooks, dead letters, webhooks."""
     rules = await context.q.failure_rules()
     ordered = sorted(rules.items(), key=lambda item: item[0] or "")
@@ -77,15 +77,17 @@ async def list_failure_rules(context: RequestContext) -> list[RuleView]:
 
 
 @section.put("/failures/default")
-async def set_failure_default(context: RequestContext, body: RuleOrder) -> RuleView:
+async def set_failure_default(
+    context: RequestContext, body: FailureRuleOrder
+) -> FailureRuleView:
     """Set what is done about failed jobs of types without their own rule."""
     return await _set(context, None, body)
 
 
 @section.put("/queues/{type:path}/failures")
 async def set_failure_rule(
-    context: RequestContext, type: Name, body: RuleOrder
-) -> RuleView:
+    context: RequestContext, type: Name, body: FailureRuleOrder
+) -> FailureRuleView:
     """
     Set what is done about jobs of a type that fail from now on.
 
@@ -111,7 +113,9 @@ async def replay_dead_letters(context: RequestContext, body: ReplayOrder) -> Rep
     return Replayed(replayed)
 
 
-async def _set(context: RequestContext, type: str | None, body: RuleOrder) -> RuleView:
+async def _set(
+    context: RequestContext, type: str | None, body: FailureRuleOrder
+) -> FailureRuleView:
     q = context.q
     known = (await q.failure_rules()).get(type, FailureRule())
     with input_errors("body.webhook"):
@@ -132,6 +136,6 @@ def _is_same(given: str | None, known: FailureRule) -> bool:
     return given in (known.webhook, shown_url(known.webhook))
 
 
-def _view(type: str | None, rule: FailureRule) -> RuleView:
+def _view(type: str | None, rule: FailureRule) -> FailureRuleView:
     webhook = shown_url(rule.webhook) if rule.webhook else None
-    return RuleView.of(rule, type=type, webhook=webhook)
+    return FailureRuleView.of(rule, type=type, webhook=webhook)
