@@ -84,7 +84,10 @@ local EVENT_OF = { complete = "complete", failed = "failed", cancelled = "cancel
 
 local function emit_end(id, job_type, token, ending, tail)
   local attempt = string.match(token, "^%d+:%d+:(%d+):")
-  -- A result may be large, and must reach only those who ask for it.
+  -- A result may be large, and must reach only those who ask for it; so may the progress,
+  -- which comes last.
+  local progress = string.find(tail, ',"progress":[', 1, true)
+  tail = progress and string.sub(tail, 1, progress - 1) .. "}" or tail
   local detail = ending == "complete" and "" or "{" .. tail
   emit(EVENT_OF[ending], id, job_type, attempt, detail)
 end
