@@ -78,6 +78,7 @@ TWINS = (
             "queries": "Queries",
             "admin": "QueueAdmin",
             "circuits": "Circuits",
+            "failures": "Failures",
             "schedules": "Schedules",
             "alerts": "Alerts",
             "bulk_actions": "BulkActions",

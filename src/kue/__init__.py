@@ -12,6 +12,7 @@ from kue.client.ready_middleware import (
     fail_on,
     not_counted,
     release_when,
+    retry_on,
     skip_when,
     window,
 )
@@ -43,6 +44,7 @@ from kue.model.errors import (
     ScheduleNotFound,
     SignalTimeout,
     Skip,
+    SoftTimeout,
     StepError,
     StoreCorrupt,
     StoreError,
@@ -111,6 +113,7 @@ __all__ = [
     "Signal",
     "SignalTimeout",
     "Skip",
+    "SoftTimeout",
     "State",
     "Step",
     "StepError",
@@ -141,6 +144,7 @@ __all__ = [
     "not_counted",
     "rate",
     "release_when",
+    "retry_on",
     "skip_when",
     "window",
 ]

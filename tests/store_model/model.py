@@ -105,7 +105,7 @@ class Model(Scheduling):
         runs = self._robbed(lost)
         for entry in runs:
             ending = retry_policy.after_lost_worker(entry.view(), now)
-            self.end_run(entry, ending, now, "lease")
+            self.end_overdue(entry, ending, now, "lease")
         for name in lost:
             self.workers[name].is_lost, self.workers[name].info = True, None
         return len(runs)
@@ -114,7 +114,7 @@ class Model(Scheduling):
         runs = self._silent(now)
         for entry in runs:
             ending = retry_policy.after_ttl(entry.view(), now)
-            self.end_run(entry, ending, now, "ttl")
+            self.end_overdue(entry, ending, now, "ttl")
         return len(runs)
 
     def _expire(self, now: int) -> int:
@@ -125,7 +125,7 @@ class Model(Scheduling):
             if entry.is_past_its_life(now)
         ]
         for entry in late:
-            self.fail_expired(entry, retry_policy.EXPIRED, now)
+            self.fail_expired(entry, now)
         return len(late)
 
     def _prune(self, keep: Keep | None, now: int, gone: Collection[int]) -> int:

@@ -82,6 +82,17 @@ def beget(path: str) -> None:
         time.sleep(1)
 
 
+def outstay(tidies: bool) -> str:
+    """Run until a soft timeout; return then, or let it end the run."""
+    try:
+        while True:
+            time.sleep(0.01)
+    except kue.SoftTimeout:
+        if not tidies:
+            raise
+        return "tidied"
+
+
 def too_much() -> str:
     return "x" * 1_000_000
 

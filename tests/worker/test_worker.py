@@ -295,8 +295,11 @@ async def test_what_a_run_logs_is_kept_with_its_attempt(q: Kue) -> None:
     await worked(q, handle)
 
     lines = await handle.logs()
-    assert [(line.text, line.attempt) for line in lines] == [("try 1", 1), ("try 2", 2)]
-    assert {line.level for line in lines} == {"warning"}
+    assert [(line.text, line.level, line.attempt) for line in lines] == [
+        ("try 1", "warning", 1),
+        ("ValueError: oops", "error", 1),
+        ("try 2", "warning", 2),
+    ]
 
 
 async def test_progress_can_be_seen_while_the_job_runs(q: Kue, wire: Wire) -> None:

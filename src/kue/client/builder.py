@@ -79,10 +79,6 @@ class BaseJobBuilder:
         """Fail the job once *number* runs raised an error; attempts may be left."""
         return self._set(max_exceptions=number)
 
-    def max_stalls(self, number: int) -> Self:
-        """Fail the job once more than *number* workers were lost while they ran it."""
-        return self._set(max_stalls=number)
-
     def retry_until(self, until: Duration | datetime) -> Self:
         """Start no further attempt *until* after it was saved, or after a datetime."""
         return self._set(retry_until=until)
@@ -101,6 +97,14 @@ class BaseJobBuilder:
     def timeout(self, timeout: Duration) -> Self:
         """Cancel a run that takes longer."""
         return self._set(timeout=timeout)
+
+    def soft_timeout(self, timeout: Duration) -> Self:
+        """Ask the handler of a run that takes longer to stop, so that it cleans up."""
+        return self._set(soft_timeout=timeout)
+
+    def max_stalls(self, number: int) -> Self:
+        """Fail the job once more than *number* workers were lost while they ran it."""
+        return self._set(max_stalls=number)
 
     def expires(self, expires: Duration) -> Self:
         """Fail the job if it was not started *expires* after it was saved."""

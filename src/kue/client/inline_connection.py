@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kue.aio.tasks import BackgroundTasks
 from kue.client.connection import Connection
-from kue.model.job import PROMOTABLE, Released, Retried, State
+from kue.client.failure_hooks import call_hook
+from kue.model.job import PROMOTABLE, Failed, Released, Retried, State
 from kue.store.values import Claim, ClaimRequest, MoveRequest, Outcome
 from kue.worker import log_capture
 from kue.worker.active_run import ActiveRun
@@ -148,6 +148,12 @@ class InlineConnection(Connection):
         await self.store.settle([outcome])
         if isinstance(ending, Retried):
             await self._promote([outcome.job.id], PROMOTABLE)
-        calls = BackgroundTasks()
-        self._hooks.notify_failure(calls, outcome)
-        await calls.finish()
+        if isinstance(ending, Failed):
+            await self._call_failure_hooks(outcome.job)
+
+    async def _call_failure_hooks(self, job: Job) -> None:
+        hooks = self._handlers.failure_hooks(job.name, self._hooks.failure)
+        [failed] = await self.store.get([job.id]) if hooks else [None]
+        if failed is not None:
+            for hook in hooks:
+                await call_hook(hook, failed)

@@ -16,6 +16,7 @@ from kue.client.circuits import Circuits
 from kue.client.connection import Connection
 from kue.client.connections import connect
 from kue.client.failover_connection import FailoverConnection
+from kue.client.failures import Failures
 from kue.client.handle import JobHandle, added_handle
 from kue.client.hooks import Hooks
 from kue.client.inline_connection import InlineConnection
@@ -46,6 +47,7 @@ class Kue(
     Queries,
     QueueAdmin,
     Circuits,
+    Failures,
     Schedules,
     Alerts,
     BulkActions,

@@ -61,7 +61,10 @@ class TaskOptions(JobOptions, total=False):
     weight: int
     middleware: Sequence[Middleware]
     fail_on: ExceptionKinds
+    retry_on: ExceptionKinds
     not_counted: ExceptionKinds
+    on_failure: FailureHook | None
+    dead_letter: str | None
     uses: Sequence[Resource[Any]]
     limits: Sequence[TaskLimit]
 
@@ -143,7 +146,13 @@ class Registration(ScheduleRegistration, AlertRegistration):
             weight: Its share of a worker's slots when there are not enough.
             middleware: Around its runs, inside the queue's own middleware.
             fail_on: Exceptions that fail a job at once; see `kue.fail_on`.
+            retry_on: The only exceptions after which a job is tried again; see
+                `kue.retry_on`.
             not_counted: Exceptions that spend no attempt; see `kue.not_counted`.
+            on_failure: Called with job and error when a job failed for good, before
+                the hooks of the queue; see `on_failure`.
+            dead_letter: Forward failed jobs to this type; "" for nowhere, whatever
+                the queue's own setting is.
             uses: Resources that must be open, and fresh, when it runs.
             limits: Rates and concurrency of its jobs in all workers together, by key
                 or shared with other tasks; see `kue.rate` and `kue.concurrency`.
@@ -165,7 +174,10 @@ class Registration(ScheduleRegistration, AlertRegistration):
         weight: int = 1,
         middleware: Sequence[Middleware] = (),
         fail_on: ExceptionKinds = (),
+        retry_on: ExceptionKinds = (),
         not_counted: ExceptionKinds = (),
+        on_failure: FailureHook | None = None,
+        dead_letter: str | None = None,
         uses: Sequence[Resource[Any]] = (),
         limits: Sequence[TaskLimit] = (),
         **options: Any,
@@ -193,9 +205,11 @@ class Registration(ScheduleRegistration, AlertRegistration):
                 execution=where,
                 slots=concurrency,
                 weight=weight,
-                middleware=(*middleware, *for_errors(fail_on, not_counted)),
+                middleware=(*middleware, *for_errors(fail_on, retry_on, not_counted)),
                 uses=tuple(uses),
                 queue=options.get("queue"),
+                on_failure=() if on_failure is None else (on_failure,),
+                dead_letter=dead_letter,
             )
         )
         return task
@@ -354,11 +368,12 @@ class Registration(ScheduleRegistration, AlertRegistration):
 
     def on_failure(self, hook: Failure) -> Failure:
         """
-        Call ``hook(job, error)`` when a job that ran here failed for good.
+        Call ``hook(job, error)`` when a job of this program's types failed for good.
 
-        Called once the store has recorded it.  Jobs whose worker was lost, or that
-        expired before they ran, fail elsewhere: ``q.on("job_failed", …)`` receives
-        those, too.
+        Whatever the cause (an exception, a timeout, its ttl, it expired, its worker was
+        lost), and whichever process noticed: each failure is one call, in one of the
+        workers that have the hook.  The call is a job of the type ``kue.failure``, so
+        it survives crashes, and a hook that raises is called again, up to 5 times.
         """
         self._hooks.failure.append(hook)
         return hook

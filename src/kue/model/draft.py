@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from kue.model.options import AttemptsGiven, Identified
 
 MAX_ATTEMPTS = 1_000_000
-MAX_STALLS = 1_000
+#: The most lost workers that a job may survive.
+MAX_STALLS = 1000
 UNLIMITED = "unlimited"
 
 
@@ -73,11 +74,12 @@ def draft(
         at=moment,
         max_attempts=_attempts(options.get("attempts", 1)),
         max_exceptions=_exceptions(options.get("max_exceptions")),
-        max_stalls=_stalls(options.get("max_stalls")),
         retry_for=retry_for,
         retry_until=last_retry,
         backoff=backoffs.of(options.get("backoff"), base=wait),
         timeout=optional_ms(options.get("timeout"), "timeout"),
+        soft_timeout=optional_ms(options.get("soft_timeout"), "soft_timeout"),
+        max_stalls=_stalls(options.get("max_stalls")),
         tags=_tags(options.get("tags", ())),
         parent=None if parent is None else _job_id(parent, "parent"),
         after=after,
@@ -116,6 +118,7 @@ _ALIASES = {
     "tries": "attempts",
     "retries": "attempts",
     "time_limit": "timeout",
+    "soft_time_limit": "soft_timeout",
 }
 
 
@@ -185,16 +188,16 @@ def _exceptions(value: int | None) -> int:
 
 
 def _stalls(value: int | None) -> int | None:
-    if value is None or (value == 0 and not isinstance(value, bool)):
-        return value
-    return _number(value, "max_stalls", MAX_STALLS, "; 0 fails it with its worker")
+    if value is None:
+        return None
+    return _number(value, "max_stalls", MAX_STALLS, "", least=0)
 
 
-def _number(value: object, field: str, most: int, hint: str) -> int:
+def _number(value: object, field: str, most: int, hint: str, *, least: int = 1) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{field} must be a whole number, not {value!r}{hint}")
-    if not 1 <= value <= most:
-        raise ValueError(f"{field} must be from 1 to {most:,}, not {value}{hint}")
+    if not least <= value <= most:
+        raise ValueError(f"{field} must be from {least} to {most:,}, not {value}{hint}")
     return value
 
 

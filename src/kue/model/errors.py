@@ -232,6 +232,20 @@ class Skip(Exception):
     """Raised by a handler: there is nothing to do; end this job as complete."""
 
 
+class SoftTimeout(Exception):
+    """
+    Raised inside a handler that took longer than its job's ``soft_timeout``.
+
+    It may clean up, and return or raise.  Coroutines are cancelled instead, and get
+    `asyncio.CancelledError`; if they do not return, this is the error of the run.
+    """
+
+    def __init__(
+        self, message: str = "the run took longer than its soft timeout"
+    ) -> None:
+        super().__init__(message)
+
+
 class Suspended(BaseException):
     """
     Ends a run whose job sleeps or waits for a signal: ``job.sleep``, ``job.wait_for``.

@@ -51,8 +51,6 @@ class JobView(View, frozen=True, kw_only=True):
     max_attempts: int
     #: How many runs may raise an error; 0 for no limit.
     max_exceptions: int
-    #: How many workers it may lose; null for the usual limit.
-    max_stalls: int | None
     #: No further attempt starts after this moment.
     retry_until: int | None
     #: Runs in the history that were released without spending an attempt.
@@ -81,6 +79,10 @@ class JobView(View, frozen=True, kw_only=True):
     delay: int
     backoff: Backoff | None
     timeout: int
+    #: 0 for none.
+    soft_timeout: int
+    #: How many lost workers it survives; null for the default.
+    max_stalls: int | None
     ttl: int
     expires: int
     unique: str | None

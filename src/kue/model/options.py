@@ -39,12 +39,14 @@ class JobOptions(TypedDict, total=False):
     attempts: AttemptsGiven
     #: How many runs may raise an error; the store keeps the last 20 of them.
     max_exceptions: int | None
-    #: How many workers it may lose and still be requeued; None: see lost workers.
-    max_stalls: int | None
     #: No further attempt starts later: that long after it was added, or this moment.
     retry_until: Duration | datetime | None
     backoff: Any
     timeout: Duration | None
+    #: The handler is asked to stop after this long, and may clean up.
+    soft_timeout: Duration | None
+    #: How many lost workers a job survives; the next loss fails it.
+    max_stalls: int | None
     ttl: Duration | None
     expires: Duration | None
     #: A key; True: the arguments are the key.

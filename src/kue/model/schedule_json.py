@@ -70,12 +70,14 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     max_attempts: int
     #: How many runs may raise an error; 0 for no limit.
     max_exceptions: int
-    #: How many workers it may lose; null for the usual limit.
-    max_stalls: int | None
     #: How long after it was added another attempt may start; 0 for no limit.
     retry_for: int
     backoff: Backoff | None
     timeout: int
+    #: 0 for none.
+    soft_timeout: int
+    #: How many lost workers a job survives; null for the default.
+    max_stalls: int | None
     ttl: int
     expires: int
     unique: str | None

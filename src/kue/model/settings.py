@@ -17,6 +17,7 @@ from kue.model.duration import milliseconds
 from kue.model.errors import ConfigError
 from kue.model.names import check_name
 from kue.model.payload import MAX_DATA
+from kue.model.retry_policy import MAX_STALLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +69,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     strict_lease: bool = False
     #: Publish events of jobs that are added, unless their own option differs.
     job_events: bool = True
-    #: Webhooks of alerts are signed with it; empty for no signature.
+    #: How many lost workers a job survives, unless it has its own limit.
+    max_stalls: int = MAX_STALLS
+    #: The type of jobs that failed ones of this program are forwarded to; empty: none.
+    dead_letter: str = ""
+    #: Webhooks of alerts and failures are signed with it; empty for no signature.
     webhook_secret: str = ""
 
     @property
@@ -83,7 +88,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _DURATIONS = frozenset({"lease", "budget", "keep_failed", "blocked"})
-_NUMBERS = frozenset({"max_data", "keep_complete"})
+_NUMBERS = frozenset({"max_data", "keep_complete", "max_stalls"})
 _FLAGS = frozenset({"allow_eviction", "capture", "strict_lease", "job_events"})
 _MINIMUM = {"lease": 500, "budget": 1, "max_data": 1, "keep_complete": 0}
 

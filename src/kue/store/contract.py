@@ -37,6 +37,7 @@ from kue.store.values import (
     ClaimRequest,
     Errors,
     ExpectedState,
+    Failure,
     Filter,
     HeartbeatReply,
     KeepRequest,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
+    from kue.model.failure_rule import FailureRule
     from kue.model.histogram import Timing
     from kue.model.job import Draft, Job, State
     from kue.model.named_limits import StoredLimit
@@ -611,6 +613,39 @@ class Store(ABC):
         Keys without running and held jobs are left out.  Up to *limit* of them; of
         very many, those that are found first.
         """
+
+    @abstractmethod
+    async def set_failure_rule(
+        self, type: str | None, rule: FailureRule | None, *, now: int | None = None
+    ) -> None:
+        """
+        Set what is done about jobs of *type* (None: of any) that fail from now on.
+
+        The store itself notes such jobs for `failures`, whichever way they fail; the
+        rest is up to workers.  An empty rule, or None, deletes it.
+
+        Raises:
+            ValueError: The rule makes no sense.
+        """
+
+    @abstractmethod
+    async def failure_rules(self) -> dict[str | None, FailureRule]:
+        """Return the rules of types, and that of all types as None."""
+
+    @abstractmethod
+    async def failures(self, *, limit: int = MAX_BATCH) -> list[Failure]:
+        """
+        Return jobs that failed for good and are to be reported, the oldest first.
+
+        Each is noted in the transition that fails it, if its type has a rule or there
+        is one for all types; never for types that begin with ``kue.``.
+        """
+
+    @abstractmethod
+    async def forget_failures(
+        self, failures: Sequence[Failure], *, now: int | None = None
+    ) -> None:
+        """Delete failures that were reported."""
 
     @abstractmethod
     async def clear(

@@ -400,6 +400,8 @@ class MaintenanceResult(msgspec.Struct, frozen=True):
     fired: int = 0
     #: Dependants released whose parent ended in an earlier call or on another shard.
     released: int = 0
+    #: There may be jobs that failed and are to be reported: see `Store.failures`.
+    failures: bool = False
     #: The limit was reached: there is more to do now.
     more: bool = False
     #: Nothing is due: another process has just made a pass, or the store is idle.
@@ -410,6 +412,31 @@ class MaintenanceResult(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         """Whether it did anything."""
         return self.more or any(getattr(self, name) for name in self.COUNTS)
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A job that failed for good, and when; with the token of the run, if it ran."""
+
+    job_id: int
+    type: str
+    at: int
+    token: str = ""
+
+    @property
+    def key(self) -> str:
+        """What identifies this failure of the job: every run has its own fence."""
+        return f"{self.job_id}:{self.at}:{self.token.partition(':')[0]}"
+
+    def of(self, job: Job | None) -> Job | None:
+        """Return *job* as it was then; None if its history does not go back so far."""
+        if job is None:
+            return None
+        for number, line in enumerate(job.history, 1):
+            if (line.token, line.at) == (self.token, self.at) and line.error:
+                return msgspec.structs.replace(
+                    job, state=State.FAILED, token="", history=job.history[:number]
+                )
+        return None
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -436,6 +463,14 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: int = 0
     #: By the engine's clock, Unix ms; set by the engine.
     at: int = 0
+
+
+def error_line_of(outcome: Outcome) -> LogLine | None:
+    """Return what a run that failed leaves in the job's log; None if it did not."""
+    error = getattr(outcome.ending, "error", None)
+    if error is None:
+        return None
+    return LogLine(error.summary[:MAX_LOG_TEXT], "error", outcome.job.attempts)
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ class ActiveJob:
     job's result; what they raise, its error.
     """
 
-    __slots__ = ("_clock", "_sink", "_steps", "job", "lines", "partial")
+    __slots__ = ("_clock", "_sink", "_steps", "job", "lines", "partial", "reached")
 
     def __init__(self, job: Job, sink: ProgressSink) -> None:
         #: The job as it was claimed.
@@ -53,6 +53,8 @@ class ActiveJob:
         #: Captured so far: whole lines, and the start of the next; see log_capture.py.
         self.lines = 0
         self.partial = ""
+        #: The last progress that it reported.
+        self.reached: Progress | None = None
 
     def __repr__(self) -> str:
         return f"<ActiveJob {self.id} {self.type!r}, attempt {self.attempt}>"

@@ -56,6 +56,7 @@ class ActiveRun(ActiveJob):
         "forced",
         "has_begun",
         "is_abandoned",
+        "is_asked",
         "is_interrupted",
         "lane",
         "services",
@@ -72,6 +73,8 @@ class ActiveRun(ActiveJob):
         #: Whether the handler was called, and when, by our own clock.
         self.has_begun = False
         self.began = 0.0
+        #: Whether its soft timeout has passed: the handler was asked to stop.
+        self.is_asked = False
         #: Whether the run was interrupted before it ended.
         self.is_interrupted = False
         #: Whether its ending was settled although the handler goes on.
@@ -86,7 +89,12 @@ class ActiveRun(ActiveJob):
 
     @property
     def should_stop(self) -> bool:
-        return self.is_interrupted
+        return self.is_interrupted or self.is_asked
+
+    @property
+    def is_only_asked(self) -> bool:
+        """Whether a cancellation of the handler is that of the soft timeout."""
+        return self.is_asked and not self.is_interrupted
 
     def enter(self) -> bool:
         """
@@ -103,6 +111,8 @@ class ActiveRun(ActiveJob):
             seconds = timeout / 1000
             text = f"the run took longer than its timeout of {seconds:g} s"
             self._later(seconds, self.interrupt, RunTimeout(text))
+        if self.job.spec.soft_timeout and self.has_begun:
+            self._later(self.job.spec.soft_timeout / 1000, self._ask)
         return self.has_begun
 
     def leave(self) -> None:
@@ -131,6 +141,12 @@ class ActiveRun(ActiveJob):
         if is_first and self.has_begun and self.task is not None:
             self.task.cancel()
             self._later(PATIENCE_SECONDS, self._abandon)
+
+    def _ask(self) -> None:
+        """Ask the handler to stop: its soft timeout has passed."""
+        if not self.is_interrupted and self.task is not None:
+            self.is_asked = True
+            self.task.cancel()
 
     def _later(self, seconds: float, call: Callable[..., None], *args: object) -> None:
         loop = asyncio.get_running_loop()

@@ -15,9 +15,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from kue.aio.callbacks import is_async
+from kue.model.errors import SoftTimeout
 from kue.model.payload import JSON
 from kue.worker.pools.child_names import MAIN, module_name
 from kue.worker.pools.processes import FunctionTarget
+from kue.worker.pools.threads import Interrupted
 
 if TYPE_CHECKING:
     from kue.worker.active_run import ActiveRun
@@ -32,10 +34,16 @@ def in_thread(call: Call) -> RunHandler:
     """Run a plain function in a thread."""
 
     async def handle(run: ActiveRun) -> JSON:
-        result: JSON = await run.services.threads.call(functools.partial(call, run))
+        function = functools.partial(call, run)
+        result: JSON = await run.services.threads.call(function, _interruption(run))
         return result
 
     return handle
+
+
+def _interruption(run: ActiveRun) -> Callable[[], type[BaseException]]:
+    """Return what a thread raises when its call is cancelled."""
+    return lambda: SoftTimeout if run.is_only_asked else Interrupted
 
 
 def in_process(target: FunctionTarget) -> RunHandler:
@@ -61,7 +69,8 @@ def with_done(handler: Callable[..., Any], *, takes_ctx: bool = False) -> RunHan
         if is_async(handler):
             calling: Awaitable[Any] = handler(*given)
         else:
-            calling = run.services.threads.call(functools.partial(handler, *given))
+            function = functools.partial(handler, *given)
+            calling = run.services.threads.call(function, _interruption(run))
         await calling
         return await done.answer
 

@@ -23,9 +23,24 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from kue.model.job import Completed, Error, Failed, Released, Retried
+from kue.model.job import (
+    Completed,
+    Error,
+    Failed,
+    Released,
+    Retried,
+    with_progress,
+)
 from kue.model.retry_policy import runs_alone
-from kue.store.values import MAX_BATCH, Claim, Claimed, ClaimRequest, Outcome, Result
+from kue.store.values import (
+    MAX_BATCH,
+    Claim,
+    Claimed,
+    ClaimRequest,
+    Outcome,
+    Result,
+    error_line_of,
+)
 from kue.worker import log_capture
 from kue.worker.active_run import ActiveRun, ClaimedRuns
 from kue.worker.current_job import CURRENT
@@ -429,6 +444,8 @@ class Lane:
             turn.release()
         if run.partial:
             log_capture.finish(run)
+        if isinstance(ending, Failed | Retried) and not run.is_abandoned:
+            self._log_error(run, ending)
         # Its progress and log lines are written before its ending.
         progress_sender = self._context.run_services.progress_sender
         if progress_sender.has_pending(run):
@@ -443,14 +460,25 @@ class Lane:
 
     def abandon(self, run: ActiveRun) -> None:
         """Settle a run whose handler goes on although it was interrupted."""
-        self._end(run, forced_ending(run))
+        ending = forced_ending(run)
+        if isinstance(ending, Failed | Retried):
+            self._log_error(run, ending)
+        self._end(run, ending)
         self._changed.set()
+
+    def _log_error(self, run: ActiveRun, ending: Failed | Retried) -> None:
+        """Add the error of a run that failed to the job's log."""
+        line = error_line_of(Outcome(run.job, ending))
+        if line is not None:
+            self._context.run_services.progress_sender.send(run, line)
 
     def _end(self, run: ActiveRun, ending: Ending | None) -> None:
         self.done += 1
         if isinstance(ending, _WORKED):
             self.timings.count_run(run)
         if ending is not None:
+            if run.reached is not None:
+                ending = with_progress(ending, run.reached.percent, run.reached.data)
             self._ended.append(Outcome(run.job, ending))
         if run in self._displaced:
             self._displaced.discard(run)

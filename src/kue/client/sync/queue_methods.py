@@ -15,7 +15,7 @@ from kue.model.job import FINAL, PROMOTABLE
 from kue.store.values import MAX_SCAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from kue.client.admin import OnFull, WithId, WorkerOrder
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kue.model.alerts import ActiveAlert, AlertRule
     from kue.model.circuit import Circuit
     from kue.model.duration import Duration
+    from kue.model.failure_rule import FailureRule
     from kue.model.job import Draft, Job, State
     from kue.model.named_limits import StoredLimit, TaskLimit
     from kue.model.options import FilterOptions
@@ -437,6 +438,57 @@ class SyncQueueMethods(BlockingCalls):
             ValueError, TypeError: The name makes no sense.
         """
         return self.call(lambda q: q.close_circuit(name, by=by))
+
+    def failure_rules(self) -> dict[str | None, FailureRule]:
+        """Return what is done about failed jobs, by type; None: about those of all."""
+        return self.call(lambda q: q.failure_rules())
+
+    def set_dead_letter(self, type: str | None, to: str | None) -> None:
+        """
+        Forward jobs of *type* (None: of any) that fail from now on to the type *to*.
+
+        None: forward them no more.  It holds until the program declares another one.
+
+        Raises:
+            ValueError: *to* is *type* itself, or one of Kue's own types.
+        """
+        self.call(lambda q: q.set_dead_letter(type, to))
+
+    def set_failure_webhook(self, type: str | None, url: str | None) -> None:
+        """
+        Report jobs of *type* (None: of any) that fail from now on to *url*.
+
+        None: report them no more.  A report is a job of the type ``kue.webhook``, which
+        is retried, and signed with the setting ``webhook_secret``.
+
+        Raises:
+            ValueError: The URL is not one of http or https, or has credentials.
+        """
+        self.call(lambda q: q.set_failure_webhook(type, url))
+
+    def replay(
+        self,
+        dead_letter: str,
+        *,
+        type: str | None = None,
+        ids: Collection[int] | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """
+        Put dead letters back to where they came from; return how many.
+
+        The job that failed is retried, if it is still there and has failed; if not,
+        it is added again as it was, with a new id.  Then the dead letter is removed.
+
+        Args:
+            dead_letter: The type of the dead letters.
+            type: Only those of jobs of this type.
+            ids: Only these dead letters.
+            limit: No more than so many, the oldest first.
+        """
+        return self.call(
+            lambda q: q.replay(dead_letter, type=type, ids=ids, limit=limit)
+        )
 
     def schedule(
         self, name: str, draft: Draft, **options: Unpack[ScheduleOptions]

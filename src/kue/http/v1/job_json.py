@@ -127,7 +127,6 @@ class NewJob(Input, frozen=True, kw_only=True):
     at: Moment | None = None
     attempts: AttemptsGiven = 1
     max_exceptions: Annotated[int, Meta(ge=1, le=MAX_HISTORY)] | None = None
-    max_stalls: Annotated[int, Meta(ge=0, le=MAX_STALLS)] | None = None
     #: A duration since the job was added, or ISO 8601 with a time zone.
     retry_until: Span | None = None
     backoff: (
@@ -138,6 +137,10 @@ class NewJob(Input, frozen=True, kw_only=True):
         | None
     ) = None
     timeout: Span | None = None
+    #: The handler is asked to stop after this long, and may clean up.
+    soft_timeout: Span | None = None
+    #: How many lost workers it survives; the next loss fails it.
+    max_stalls: Annotated[int, Meta(ge=0, le=MAX_STALLS)] | None = None
     ttl: Span | None = None
     expires: Span | None = None
     unique: Name | None = None

@@ -120,6 +120,16 @@ KEYS = (
         "`w`, starts by part of the window; or `b`, tokens and when; expires",
     ),
     (":parents", "set", "jobs that others wait for"),
+    (
+        ":failure_rules",
+        "hash",
+        "type, or empty for all → JSON: what is done about jobs that failed",
+    ),
+    (
+        ":failures",
+        "zset",
+        "jobs that failed, to be reported, as id:type:time:token; score = when",
+    ),
     (":outbox", "hash", "what maintenance must still report to dependants"),
     (":producers:<hour>", "hash", "producer → seq:answer of its last add in that hour"),
     (":schedules", "hash", "name → JSON"),

@@ -12,6 +12,7 @@ from kue.store.redis.verbs import (
     add,
     changes,
     check,
+    failures,
     limits,
     maintenance,
     named_limits,
@@ -127,6 +128,11 @@ class RedisStore(Store):
     set_named_limit = _verb(named_limits.set_named_limit)
     limit_use = _verb(named_limits.limit_use)
     named_limits = _verb(named_limits.named_limits)
+
+    set_failure_rule = _verb(failures.set_failure_rule)
+    failure_rules = _verb(failures.failure_rules)
+    forget_failures = _verb(failures.forget_failures)
+    failures = _verb(failures.failures)
 
     order = _verb(workers.order)
     write_stacks = _verb(workers.write_stacks)

@@ -33,6 +33,8 @@ TABLES = (
         "endings",
         "parents that ended with more dependants than one transaction should touch",
     ),
+    ("failure_rules", "what is done about jobs that failed; type is '' for all"),
+    ("failures", "jobs that failed for good and are still to be reported"),
     ("types", "types; one that is idle for a day is forgotten"),
     ("counts", "jobs by type and state"),
     ("errors", "failed jobs by type and fingerprint of their error"),
@@ -436,6 +438,20 @@ ALTER TABLE jobs ADD COLUMN has_steps INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE stats ADD COLUMN work_ms INTEGER NOT NULL DEFAULT 0;
 -- events of it are off
 ALTER TABLE jobs ADD COLUMN quiet INTEGER NOT NULL DEFAULT 0;
+
+CREATE TABLE failure_rules (
+    type TEXT PRIMARY KEY,
+    rule TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE failures (
+    at INTEGER,
+    job_id INTEGER,
+    -- of the run that failed; empty if none did
+    token TEXT,
+    type TEXT NOT NULL,
+    PRIMARY KEY (at, job_id, token)
+) STRICT, WITHOUT ROWID;
 """
 
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.

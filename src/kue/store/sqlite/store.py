@@ -29,6 +29,7 @@ from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.verbs import (
     add,
     changes,
+    failures,
     maintenance,
     named_limits,
     pages,
@@ -409,6 +410,11 @@ class SqliteStore(Store):
     limits = _reading(Store.limits, limiting.limits)
     limit_use = _reading(Store.limit_use, named_limits.limit_use, needs_now=True)
     named_limits = _reading(Store.named_limits, named_limits.named_limits)
+
+    set_failure_rule = _writing(Store.set_failure_rule, failures.set_failure_rule)
+    failure_rules = _reading(Store.failure_rules, failures.failure_rules)
+    forget_failures = _writing(Store.forget_failures, failures.forget_failures)
+    failures = _reading(Store.failures, failures.failures)
 
     schedule = _writing(Store.schedule, schedules.schedule)
     unschedule = _writing(Store.unschedule, schedules.unschedule)

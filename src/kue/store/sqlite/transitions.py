@@ -34,6 +34,7 @@ from kue.store.codec import fingerprint_in, tail_of
 from kue.store.sqlite import ranking, removal, step_rows, unique_keys
 from kue.store.sqlite.rows import StateRow, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
+from kue.store.sqlite.verbs import failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,6 +110,8 @@ def end(
         _measure(tx, ended)
         if tx.has_subscribers:
             _publish(tx, ended)
+        if transition.to is State.FAILED:
+            failures.report(tx, [row for row, _, _ in ended])
         _apply(tx, transition, ended, taken)
 
 

@@ -215,6 +215,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
     lengths = {
         "delay": spec.delay,
         "timeout": spec.timeout,
+        "soft timeout": spec.soft_timeout,
         "ttl": job.ttl,
         "unique for": job.unique_for,
         "unique at most": job.unique_at_most,
@@ -223,7 +224,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
     return {
         "tags": ", ".join(spec.tags),
         "max errors": str(spec.max_exceptions or ""),
-        "max lost": "" if spec.max_stalls is None else str(spec.max_stalls),
+        "max lost workers": "" if spec.max_stalls is None else str(spec.max_stalls),
         "unique": job.unique or "",
         "unique until": "start" if job.unique_until == "start" else "",
         "group": job.group or "",

@@ -98,6 +98,8 @@ _COLUMNS = {
     "limits": "type=name limits=object level=signed filled_at=number",
     "turns": "type=name member=turn rank=signed",
     "named_limits": "name=name definition=text",
+    "failure_rules": "type=text rule=object",
+    "failures": "job_id=id at=number type=name token=text",
     "limit_runs": "ref=ref job_id=id",
     "limit_rates": "ref=ref state=rate until=number",
     "limit_openings": "type=name ref=ref at=number",

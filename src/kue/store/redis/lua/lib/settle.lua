@@ -103,7 +103,9 @@ local EVENT_OF = { complete = "complete", failed = "failed", cancelled = "cancel
 local function emit_end(id, job_type, token, ending, tail, is_removed)
   local attempt = string.match(token, "^%d+:%d+:(%d+):")
   -- A result may be large, and must reach only those who ask for it; that of a job which
-  -- is removed can be read nowhere else.
+  -- is removed can be read nowhere else.  So may the progress, which comes last.
+  local progress = string.find(tail, ',"progress":[', 1, true)
+  tail = progress and string.sub(tail, 1, progress - 1) .. "}" or tail
   local detail = (ending ~= "complete" or is_removed) and "{" .. tail or ""
   emit(EVENT_OF[ending], id, job_type, attempt, detail)
 end
@@ -233,6 +235,11 @@ local function settle(ending, job_type, delay, flags, first, count)
   end
   if ending == "failed" then
     add_all_failures(q, done, first)
+    local tokens = {}
+    for n, i in ipairs(done) do
+      tokens[n] = ARGV[first + 3 * i - 2]
+    end
+    report_failures(job_type, gone, tokens)
   end
   if string.find(flags, "t", 1, true) then
     for _, id in ipairs(gone) do

@@ -72,6 +72,8 @@ export function optionsOf(job) {
     ["Fails after", job.max_exceptions ? `${job.max_exceptions} errors` : null],
     ["Retried until", job.retry_until && timeAgo(job.retry_until)],
     ["Timeout", job.timeout ? duration(job.timeout) : null],
+    ["Asked to stop after", job.soft_timeout ? duration(job.soft_timeout) : null],
+    ["Survives lost workers", job.max_stalls],
     ["Must report within", job.ttl ? duration(job.ttl) : null],
     ["Kept for", job.retention === null ? null : duration(job.retention)],
     ["Removed when complete", job.remove_on_complete ? "yes" : null],
