@@ -46,6 +46,7 @@ from kue.model.errors import (
     StoreRefused,
     StoreUnavailable,
     UniqueHeld,
+    UnknownParent,
 )
 from kue.model.events import Event, Kind
 from kue.model.job import Draft, Job, Priority, State
@@ -114,6 +115,7 @@ __all__ = [
     "Task",
     "TaskLimit",
     "UniqueHeld",
+    "UnknownParent",
     "__version__",
     "circuit_breaker",
     "concurrency",

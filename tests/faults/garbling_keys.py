@@ -101,7 +101,7 @@ async def prepare(store: Store, client: redis.Redis, prefix: str) -> Scene:
     await store.note(AuditEntry(who="eve", what="jobs.add", status=201), now=T0)
     for state in (State.FAILED, State.CANCELLED):
         await job_in(store, state, "sms", retention="2s")
-    await add_one(store, TYPE, after=[scene.delayed], after_any=True)
+    await add_one(store, TYPE, after=[scene.delayed], on_parent_failure="run")
     keys = Keys(root_of(prefix, 0, 1))
     [parent] = client.smembers(keys.job(f"{scene.blocked}:after"))
     far = 2**45

@@ -30,6 +30,7 @@ from kue.model.errors import (
     StoreRefused,
     StoreUnavailable,
     UniqueHeld,
+    UnknownParent,
 )
 from kue.model.job import State
 
@@ -39,6 +40,11 @@ from kue.model.job import State
     [
         (BadPayload("data", "is too large"), "data: is too large"),
         (JobNotFound(7), "job 7 does not exist"),
+        (
+            UnknownParent(7),
+            "no job was added: job 7, which one should wait for, was never added to "
+            "this store; check the id, and add that job first",
+        ),
         (
             InvalidTransition(7, State.COMPLETE, "be cancelled"),
             "job 7 is complete and cannot be cancelled",
@@ -70,6 +76,7 @@ from kue.model.job import State
         ),
         (
             DuplicateJob(7, "july"),
+        UnknownParent(7),
             (
                 "no job was added: job 7 holds the unique key 'july'; wait for that "
                 "one, or leave out on_conflict='reject' to get it"

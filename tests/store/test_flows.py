@@ -152,7 +152,7 @@ async def test_a_job_that_takes_any_end_waits_for_all_of_them(store: Store) -> N
     bad = await start_one(store, "sms")
     unwanted = await add_one(store, "video")
     child = await add_one(
-        store, "child", after=[good.id, bad.id, unwanted], after_any=True
+        store, "child", after=[good.id, bad.id, unwanted], on_parent_failure="run"
     )
     await tend(store)
 
@@ -207,7 +207,7 @@ async def test_a_call_may_add_jobs_with_and_without_parents(store: Store) -> Non
         [
             draft("email", after=[parent.id]),
             draft("sms"),
-            draft("video", after=[parent.id], after_any=True),
+            draft("video", after=[parent.id], on_parent_failure="run"),
             draft("report", delay=60),
             draft("page", after=[987_654]),
         ],

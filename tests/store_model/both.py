@@ -429,7 +429,11 @@ class Both:
         for entry in (self.model.jobs[job_id] for job_id in removed):
             if entry.state is State.BLOCKED:
                 # Of one that may run however its parents end.
-                kind = Kind.PROMOTION if entry.draft.after_any else Kind.CANCELLED
+                kind = (
+                    Kind.PROMOTION
+                    if entry.draft.on_parent_failure == "run"
+                    else Kind.CANCELLED
+                )
                 event = Event(kind=kind, job_id=entry.id, type=entry.type, at=self.now)
                 self.model.perhaps.append(event)
         # Those that wait have higher ids than those that they wait for.

@@ -17,6 +17,7 @@ from kue.model.job import (
     Ending,
     Error,
     Failed,
+    OnParentFailure,
     Released,
     Retried,
     Stalled,
@@ -57,6 +58,7 @@ verbs = st.sampled_from(
 overdue = st.sampled_from(["", "", "", "", "lease", "ttl"])
 sizes = st.integers(1, 4)
 leases = st.sampled_from([4000, 4000, 4000, 1000])
+policies: st.SearchStrategy[OnParentFailure] = st.sampled_from(["block", "run"])
 
 endings: st.SearchStrategy[Ending] = st.one_of(
     st.builds(Completed, payloads),
@@ -167,7 +169,7 @@ def drafts(draw: st.DrawFn, parents: list[int], keys: tuple[str, ...] = KEYS) ->
         limited_by=None if limit is None else {limit_of(type): limit},
         tags=draw(st.sampled_from([(), (), ("red",), ("red", "blue")])),
         after=after,
-        after_any=bool(after) and draw(st.booleans()),
+        on_parent_failure=draw(policies) if after else "block",
         remove_on_complete=draw(st.sampled_from([False, False, False, True])),
         retention=draw(rarely(0, 5)),
         delivery=draw(

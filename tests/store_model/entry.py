@@ -146,7 +146,7 @@ class Entry:
             ttl=draft.ttl,
             expires=draft.expires,
             once=draft.once,
-            after_any=draft.after_any,
+            on_parent_failure=draft.on_parent_failure,
             promote_at=self.promote_at if self.state is State.DELAYED else None,
             token=self.token,
             stalls=self.stalls,

@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from kue.model.job import Completed, Ending, Failed, State
+from kue.model.job import Completed, Ending, Failed, OnParentFailure, State
 from kue.model.settings import Keep
 from kue.store.values import MAX_BATCH, Limits, MoveRequest, Outcome, RemoveRequest
 from tests.store_model import draws
@@ -57,15 +57,15 @@ class GuidedMachine(Walks):
 
     @rule(
         ending=draws.endings,
-        after_any=st.booleans(),
+        policy=st.sampled_from(["block", "run"]),
         delay=st.sampled_from([0, 3]),
         back=st.booleans(),
     )
     def a_chain_hears_how_its_first_job_ended(
-        self, ending: Ending, after_any: bool, delay: int, back: bool
+        self, ending: Ending, policy: OnParentFailure, delay: int, back: bool
     ) -> None:
         first = self.start_one()
-        second = self.add_deep(after=[first.id], after_any=after_any, delay=delay)
+        second = self.add_deep(after=[first.id], on_parent_failure=policy, delay=delay)
         self.add_deep(after=[first.id, second])
         self.look()
         self.end(first, ending)

@@ -179,7 +179,7 @@ class Ledger:
         for child in self.of(State.BLOCKED):
             if parent.id not in child.parents:
                 continue
-            if state is State.COMPLETE or child.draft.after_any:
+            if state is State.COMPLETE or child.draft.on_parent_failure == "run":
                 child.parents.discard(parent.id)
                 if not child.parents:
                     self.unblock(child, now)

@@ -150,7 +150,7 @@ class Running(Capped):
     def _first_state(self, entry: Entry, now: int) -> State:
         draft = entry.draft
         doomed = [parent for parent in draft.spec.after if self._is_hopeless(parent)]
-        if doomed and not draft.after_any:
+        if doomed and draft.on_parent_failure != "run":
             return State.CANCELLED
         if self._parents_of(draft):
             return State.BLOCKED
@@ -161,7 +161,7 @@ class Running(Capped):
         return {
             parent
             for parent in draft.spec.after
-            if self._holds_up(parent, any_end=draft.after_any)
+            if self._holds_up(parent, any_end=draft.on_parent_failure == "run")
         }
 
     def _bury(self, entry: Entry, now: int) -> None:

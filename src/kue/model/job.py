@@ -30,6 +30,8 @@ MIN_PRIORITY, MAX_PRIORITY = -1024, 1023
 MAX_HISTORY = 20
 #: A job may wait for this many others; more are a tree of groups.
 MAX_PARENTS = 1000
+#: A new job may make this many others wait for it.
+MAX_BEFORE = 100
 MAX_TAGS = 50
 
 
@@ -95,6 +97,9 @@ UniqueUntil: TypeAlias = Literal["end", "start"]
 #: What adding a job does while another has its unique key: return that one, reject the
 #: new one, or replace the other unless it runs.
 OnConflict: TypeAlias = Literal["existing", "reject", "replace"]
+#: What a job does when one that it waits for has failed: wait for its retry, be
+#: cancelled, run once all have ended in any way, or run only then.
+OnParentFailure: TypeAlias = Literal["block", "cancel", "run", "only"]
 #: A priority as users write it: a name, or a number from -1024 to 1023.
 PriorityGiven: TypeAlias = Literal["critical", "high", "medium", "normal", "low"] | int
 
@@ -144,7 +149,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: int = 0
     tags: tuple[str, ...] = ()
     parent: int | None = None
-    #: Jobs that must end before this one may run.
+    #: Jobs that must end before this one may run.  In a draft -k stands for the k-th
+    #: draft of the same call, which must be an earlier one.
     after: tuple[int, ...] = ()
     remove_on_complete: bool = False
     #: How long to keep the job once it ended, in ms; None for the queue's own rule.
@@ -178,8 +184,11 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     expires: int = 0
     #: Delivery at most once: a lost worker fails the job instead of requeueing it.
     once: bool = False
-    #: With spec.after: run when those have ended in any way, not only succeeded.
-    after_any: bool = False
+    #: What happens when a job that it waits for has failed.
+    on_parent_failure: OnParentFailure = "block"
+    #: The job whose members it is counted among, see `Store.members`; its own id for
+    #: one that is a member of itself.
+    flow: int | None = None
 
     @property
     def limit_refs(self) -> list[str]:
@@ -192,6 +201,8 @@ class Draft(JobTerms, frozen=True, kw_only=True, omit_defaults=True):
 
     #: When to run, as Unix ms; None for spec.delay after it was added.
     at: int | None = None
+    #: Blocked jobs that shall wait for this one as well; -k as in `Spec.after`.
+    before: tuple[int, ...] = ()
     #: What happens while another job has the unique key.
     on_conflict: OnConflict = "existing"
     #: Its delay counts from the last add with its unique key, in ms …

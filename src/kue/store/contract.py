@@ -38,6 +38,7 @@ from kue.store.values import (
     Errors,
     ExpectedState,
     Filter,
+    FlowCounts,
     HeartbeatReply,
     KeepRequest,
     Limits,
@@ -155,11 +156,42 @@ class Store(ABC):
         Store drafts; ids grow in the order given.
 
         A draft becomes ``delayed`` when its time (``at``, else now + ``spec.delay``) is
-        in the future, ``blocked`` when a job of ``spec.after`` has not succeeded (with
-        ``after_any``: not ended), else ``waiting``.  When a parent is cancelled or does
-        not exist, an ``after_any`` draft does not wait for it; any other is stored as
-        ``cancelled``.  The delay of a blocked job counts from when it is released.  A
-        draft whose unique key is held (by an unfinished job of the type, or within
+        in the future, ``blocked`` when it has to wait for another job, else
+        ``waiting``.  The delay of a blocked job counts from when it is released.
+
+        A blocked job waits for the jobs of ``spec.after``, its parents, and for those
+        that were added with it in ``before``.  ``on_parent_failure`` decides what the
+        end of one does to it:
+
+        ===============  =========  =========  ========  ===========================
+        the parent       "block"    "cancel"   "run"     "only"
+        ===============  =========  =========  ========  ===========================
+        is complete      one less   one less   one less  one less
+        has failed       waits on   cancelled  one less  released; waits for no other
+        was cancelled    cancelled  cancelled  one less  one less
+        none is left     released   released   released  cancelled: none has failed
+        ===============  =========  =========  ========  ===========================
+
+        A job that is cancelled has the reason in its history, and so on downwards.  A
+        parent that was removed counts as complete if it was, else as cancelled; that
+        is known of the last `REMEMBERED_IDS` ids, and an older one counts as cancelled.
+        Parents that ended before the draft is added count in the same way.
+
+        A number -k in ``spec.after``, ``before`` or ``flow`` stands for the k-th draft
+        of this call, which must be an earlier one; ``flow`` may name the draft itself.
+        The stored job has its id, or that of the job which holds its unique key; as the
+        positions in ``spec.after`` stay, an id may be there twice.  A draft that refers
+        to a refused one is refused.
+
+        The jobs in ``before`` must be blocked.  They wait for the new job as well,
+        though it is not in their ``spec.after``.  A draft of this call that is named
+        there is stored as blocked, unless its parents cancel it.  A draft that adds no
+        job makes none wait: if nothing else does, the jobs are released at the end.
+
+        A job with ``flow`` is a member of that job's flow: see `members`.  If that job
+        does not exist (any more), it is stored with ``flow`` all the same.
+
+        A draft whose unique key is held (by an unfinished job of the type, or within
         that job's ``unique_for``) adds nothing, and the holder's id is returned;
         within one call the first draft with a key holds it.  A holder with
         ``unique_until="start"`` has it until it is first claimed, one with
@@ -184,6 +216,11 @@ class Store(ABC):
         last raises `ValueError`.
 
         Raises:
+            ValueError: More than `MAX_BATCH` drafts, or a number in ``spec.after``,
+                ``before`` or ``flow`` that is neither an id nor an earlier draft.
+            UnknownParent: A job of ``spec.after`` was never added.  Nothing was added.
+            JobNotFound: A job of ``before`` does not exist.  Nothing was added.
+            InvalidTransition: A job of ``before`` is not blocked.  Nothing was added.
             StoreFull: No memory or disk left.  Nothing was added, unless the drafts
                 have more than `MAX_CALL_BYTES`: those are stored in parts, each whole
                 or not at all, and the same call again adds the missing parts.
@@ -628,6 +665,28 @@ class Store(ABC):
         A page has as many jobs as requested, or fewer: it ends once it has
         `MAX_PAGE_BYTES`, with at least one job and a cursor to continue.
         """
+
+    async def members(
+        self, flow: int, *, limit: int = 50, cursor: str | None = None
+    ) -> Page:
+        """
+        Return jobs that were added with this ``flow``, by id.
+
+        Those that were removed are left out.  There are none once the job *flow* was
+        removed, or if there never was one.  With several shards a job that was just
+        added may be missing from a page that was read before.
+        """
+        raise NotImplementedError
+
+    async def flow_counts(self, flows: Sequence[int]) -> list[FlowCounts]:
+        """
+        Return how many members flows have, by state; all 0 where there is no flow.
+
+        The numbers are counters, kept by everything that moves a job.  A member that is
+        removed after it has ended still counts; one that is removed before counts as
+        cancelled.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     async def count(self) -> dict[str, dict[State, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kue.model.histogram import KNOWN
-from kue.model.job import State
+from kue.model.job import MAX_BEFORE, State
 from kue.model.names import check_name, check_path_name
 from kue.model.schedule import MAX_SCHEDULES
 from kue.store.values import (
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kue.model.histogram import Timing
+    from kue.model.job import Draft
     from kue.model.schedule import Schedule
     from kue.store.values import Limits, MoveRequest
 
@@ -38,6 +39,41 @@ def check_batch(things: Sequence[Any], what: str) -> None:
             f"one call takes at most {MAX_BATCH} {what}, not {len(things)}; "
             "split them up"
         )
+
+
+def check_drafts(drafts: Sequence[Draft]) -> None:
+    """Raise `InvalidCall` for too many drafts, or an invalid reference in one."""
+    check_batch(drafts, "drafts")
+    for position, draft in enumerate(drafts):
+        if draft.spec.after or draft.before or draft.flow is not None:
+            _check_references(draft, position)
+
+
+def _check_references(draft: Draft, position: int) -> None:
+    if len(draft.before) > MAX_BEFORE:
+        raise InvalidCall(
+            f"a job makes at most {MAX_BEFORE} others wait for it, "
+            f"not {len(draft.before)}"
+        )
+    _check_numbers("after", draft.spec.after, -position)
+    _check_numbers("before", draft.before, -position)
+    _check_numbers("flow", () if draft.flow is None else (draft.flow,), -position - 1)
+    if both := set(draft.spec.after) & set(draft.before):
+        raise InvalidCall(f"a job cannot both wait for job {min(both)} and precede it")
+    if draft.on_conflict == "replace" and (draft.before or draft.flow is not None):
+        raise InvalidCall(
+            "on_conflict 'replace' does not go with before and flow: the job that is "
+            "replaced keeps its own"
+        )
+
+
+def _check_numbers(what: str, numbers: Sequence[int], lowest: int) -> None:
+    for number in numbers:
+        if number == 0 or number < lowest:
+            raise InvalidCall(
+                f"{what} has ids of jobs, or -1 for the first draft of the call and so "
+                f"on up to earlier ones, not {number}"
+            )
 
 
 def check_limit(limit: int, *, least: int = 0, most: int = MAX_BATCH) -> None:

@@ -67,6 +67,9 @@ MINUTES_KEPT = 25 * 60
 HOURS_KEPT = 90 * 24
 #: Minutes that one maintenance pass adds to their hours, at most.
 MINUTES_PER_PASS = 120
+#: Of this many of the newest ids the store knows whether a removed job had succeeded:
+#: one bit each, in all 1.25 MB.
+REMEMBERED_IDS = 10_000_000
 #: Jobs that one search reads by default.
 MAX_SCAN = 10_000
 #: The most error groups that one call may return.
@@ -453,6 +456,19 @@ class Page(msgspec.Struct, frozen=True):
     jobs: list[Job]
     #: Pass it on to get the next page; None at the end.
     cursor: str | None = None
+
+
+class FlowCounts(NamedTuple):
+    """How many members a flow has, those that were removed included, by state."""
+
+    total: int = 0
+    complete: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def unfinished(self) -> int:
+        return self.total - self.complete - self.failed - self.cancelled
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):

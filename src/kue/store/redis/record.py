@@ -70,7 +70,7 @@ def options_of(draft: Draft | Job) -> str:
         "retention": spec.retention,
     }
     if spec.after:
-        options["any"] = 1 if draft.after_any else None
+        options["any"] = 1 if draft.on_parent_failure == "run" else None
         # The script that releases it must know its delay without reading the body.
         options["delay"] = spec.delay or None
         options["at"] = draft.at if isinstance(draft, Draft) else None
@@ -245,8 +245,10 @@ def _read_options(fields: list[bytes]) -> dict[str, Any]:
             options[name] = value
         elif name in ("unique", "group"):
             options[name] = unquote(value)
-        elif name in ("once", "any"):
-            options["after_any" if name == "any" else name] = True
+        elif name == "once":
+            options[name] = True
+        elif name == "any":
+            options["on_parent_failure"] = "run"
         elif name == "limit":
             options["limited_by"] = (*options.get("limited_by", ()), read_ref(value))
     return options

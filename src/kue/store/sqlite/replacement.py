@@ -86,7 +86,7 @@ def _columns(draft: Draft, created_at: int, age: int) -> dict[str, int | str | N
         "ttl": draft.ttl,
         "expires_at": expires if draft.expires else None,
         "once": draft.once,
-        "after_any": draft.after_any,
+        "after_any": draft.on_parent_failure == "run",
         "delay": spec.delay,
         "retention": spec.retention,
         "remove_on_complete": spec.remove_on_complete,

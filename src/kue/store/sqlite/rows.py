@@ -252,7 +252,7 @@ def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
         ttl=row.ttl,
         expires=expires,
         once=row.once == 1,
-        after_any=row.after_any == 1,
+        on_parent_failure="run" if row.after_any == 1 else "block",
         promote_at=row.at if state is State.DELAYED else None,
         token=row.token if token is None else token,
         stalls=row.stalls,

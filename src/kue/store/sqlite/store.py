@@ -47,6 +47,7 @@ from kue.store.validation import (
     CHECKS,
     InvalidCall,
     check_batch,
+    check_drafts,
     check_limit,
     check_limits,
     check_named_limit,
@@ -193,7 +194,7 @@ class SqliteStore(Store):
         durable: bool = False,
         now: int | None = None,
     ) -> list[Added]:
-        check_batch(drafts, "drafts")
+        check_drafts(drafts)
         added: list[Added] = []
         for number, part in enumerate(split(drafts, bytes_of_draft)):
             name = producer_of_part(producer, number)

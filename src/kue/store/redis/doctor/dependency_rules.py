@@ -38,7 +38,7 @@ def _odd_parents(job: JobRecord) -> Iterator[Violation]:
 
 
 def _on_wrong_list(job: JobRecord) -> Iterator[Violation]:
-    wrong = "then" if job.job.after_any else "finally"
+    wrong = "then" if job.job.on_parent_failure == "run" else "finally"
     for link in job.dependencies:
         if link.has("awaited") and link.has(wrong):
             problem = f"is on the wrong list of job {link.parent}"
@@ -60,7 +60,7 @@ def _stuck(job: JobRecord) -> Iterator[Violation]:
             continue
         problem += f"is {'gone' if outcome == 'removed' else outcome}"
         repair = "have maintenance cancel it, as its parent can no longer succeed"
-        if job.job.after_any or outcome == "complete":
+        if job.job.on_parent_failure == "run" or outcome == "complete":
             repair = "have maintenance release it"
         yield Violation(problem, repair, commands)
 
@@ -70,7 +70,7 @@ def _outcome(job: JobRecord, link: Dependency) -> str | None:
     if not link.standing:
         return "removed"
     # A failed job may be restarted by hand, and succeed then.
-    may_succeed = link.standing == "failed" and not job.job.after_any
+    may_succeed = link.standing == "failed" and job.job.on_parent_failure != "run"
     is_final = link.standing in FINAL_PLACES and not may_succeed
     return link.standing if is_final else None
 
@@ -80,7 +80,7 @@ def _notify(job: JobRecord, parent: int, outcome: str | None) -> Iterator[RedisC
     outbox = keys.of_shard("outbox")
     if job.shard.home_of(parent) is not job.shard:
         # The parent's shard then links the two, or reports how the parent ended.
-        any_end = "1" if job.job.after_any else "0"
+        any_end = "1" if job.job.on_parent_failure == "run" else "0"
         yield ("HSET", outbox, f"link:{job_id}:{parent}", any_end)
         return
     yield ("ZADD", keys.job(f"{parent}:{_right_list(job)}"), job_id, job_id)
@@ -177,7 +177,7 @@ def _mark_parent(verb: str, facts: JobFacts) -> RedisCommand:
 
 def _right_list(job: JobRecord) -> str:
     """Return the list of a parent that the job belongs on."""
-    return "finally" if job.job.after_any else "then"
+    return "finally" if job.job.on_parent_failure == "run" else "then"
 
 
 def _after(job: JobRecord) -> str:

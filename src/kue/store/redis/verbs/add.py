@@ -9,7 +9,7 @@ from kue.model.names import quote
 from kue.store.batches import bytes_of_draft, producer_of_part, split
 from kue.store.codec import body_of
 from kue.store.redis.record import options_of, priority_field
-from kue.store.validation import InvalidCall, check_batch
+from kue.store.validation import InvalidCall, check_drafts
 from kue.store.values import REFUSED, Added
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def add(
     durable: bool = False,
     now: int | None = None,
 ) -> list[Added]:
-    check_batch(drafts, "drafts")
+    check_drafts(drafts)
     _check_seq(db, producer, seq)
     call = _AddCall(producer, seq, durable, now)
     if db.count == 1:
@@ -208,7 +208,7 @@ def _full_fields(draft: Draft) -> tuple[Any, ...]:
         draft.debounce_max if draft.on_conflict == "replace" else "",
         draft.expires,
         ",".join(map(str, draft.spec.after)),
-        1 if draft.after_any else 0,
+        1 if draft.on_parent_failure == "run" else 0,
     )
 
 

@@ -175,7 +175,7 @@ async def _relay(db: Shards, shard: int, limit: int, now: int | None) -> int:
             await db.run(db.shard_of(parent), "unlink", parent, job_id)
         else:
             [job] = await get(db, [job_id])
-            any_end = 1 if job and job.after_any else 0
+            any_end = 1 if job and job.on_parent_failure == "run" else 0
             args = (job_id, parent, value, any_end)
             released += await db.run(db.shard_of(job_id), "unblock", *args, now=now)
         await db.client.read(keys.root, "HDEL", outbox, field)

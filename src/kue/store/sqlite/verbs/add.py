@@ -152,11 +152,11 @@ class _Batch:
         for parent in draft.spec.after:
             state = self._state_of.get(parent)
             if state is None or state == State.CANCELLED:
-                if not draft.after_any:
+                if draft.on_parent_failure != "run":
                     was = "was removed" if state is None else "was cancelled"
                     return f"job {parent}, which it waited for, {was}", []
             elif state != State.COMPLETE and not (
-                draft.after_any and state == State.FAILED
+                draft.on_parent_failure == "run" and state == State.FAILED
             ):
                 open_.append(parent)
         return "", open_
@@ -229,7 +229,7 @@ def _columns(
         draft.ttl,
         now + draft.expires if draft.expires else None,
         draft.once,
-        draft.after_any,
+        draft.on_parent_failure == "run",
         spec.delay,
         spec.retention,
         spec.remove_on_complete,

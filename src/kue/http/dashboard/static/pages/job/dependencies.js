@@ -12,6 +12,13 @@ import { href } from "../../lib/router.js";
 const MAX_READ = 20;
 //: Dependencies in the notice at most.
 const MAX_NAMED = 3;
+//: When it runs, by what it does when a dependency fails.
+const CONDITIONS = {
+  block: "Runs when these are complete:",
+  cancel: "Runs when these are complete, and is cancelled when one fails:",
+  run: "Runs when these have ended:",
+  only: "Runs only when one of these fails:",
+};
 
 //: Return {node, notice, show(job), stop()}: a list with the state of each, and a notice
 //: with a retry button for those that failed.
@@ -38,15 +45,14 @@ export function dependencies() {
 
   function draw(job, found) {
     const rest = job.after.length - found.length;
-    const condition = job.after_any ? "have ended" : "are complete";
     fill(
       node,
       job.parent !== null && h("p", null, "Part of ", jobLink(job.parent)),
-      job.after.length > 0 && h("p", { class: "faint" }, `Runs when these ${condition}:`),
+      job.after.length > 0 && h("p", { class: "faint" }, CONDITIONS[job.on_parent_failure]),
       h("ul", null, found.map(item)),
       rest > 0 && h("p", { class: "faint" }, `and ${rest} more`),
     );
-    const failed = job.after_any ? [] : found.filter(isFailed);
+    const failed = job.on_parent_failure === "block" ? found.filter(isFailed) : [];
     fill(notice, failed.slice(0, MAX_NAMED).map(failedView));
   }
 
