@@ -42,8 +42,10 @@ from kue.model.job import State
         (JobNotFound(7), "job 7 does not exist"),
         (
             UnknownParent(7),
-            "no job was added: job 7, which one should wait for, was never added to "
-            "this store; check the id, and add that job first",
+            (
+                "no job was added: job 7, which one should wait for, was never "
+                "added to this store; check the id, and add that job first"
+            ),
         ),
         (
             InvalidTransition(7, State.COMPLETE, "be cancelled"),
@@ -76,7 +78,6 @@ from kue.model.job import State
         ),
         (
             DuplicateJob(7, "july"),
-        UnknownParent(7),
             (
                 "no job was added: job 7 holds the unique key 'july'; wait for that "
                 "one, or leave out on_conflict='reject' to get it"
@@ -112,6 +113,7 @@ def test_an_error_about_a_job_has_its_id() -> None:
         LeaseLost(7),
         UniqueHeld(7, 3),
         DuplicateJob(7, "july"),
+        UnknownParent(7),
         JobFailed(7, "E", "m"),
         JobCancelled(7, ""),
     ]
