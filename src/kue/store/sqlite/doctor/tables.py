@@ -6,10 +6,9 @@ import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
 from kue.model.fingerprint import first_line
-from kue.model.job import Error, State
+from kue.model.job import Error
 from kue.model.named_limits import StoredLimit
 from kue.model.parent_failure import REMOVED
-from kue.store.sqlite import lost_jobs
 from kue.store.sqlite.doctor.finding import Act, Repair, SqliteFinding, Values
 from kue.store.sqlite.error_groups import FINGERPRINT
 from kue.store.sqlite.rows import rows_of, shown
@@ -77,13 +76,6 @@ def _recount_flow(tx: Transaction, values: Values) -> None:
     tx.db.execute(_RECOUNT_FLOW, values)
 
 
-def _notify_later(tx: Transaction, values: Values) -> None:
-    how = values["how"]
-    if how == REMOVED and lost_jobs.has_succeeded(tx, values["job_id"]):
-        how = State.COMPLETE
-    tx.run("INSERT OR IGNORE INTO endings VALUES (?, ?)", values["job_id"], how)
-
-
 _IS_STRAY_KEY = """
 until IS NULL AND NOT EXISTS (
     SELECT 1 FROM jobs WHERE id = uniques.job_id AND type = uniques.type
@@ -144,7 +136,7 @@ _RULES = (
              OR (ended.state = 'failed' AND waits.on_parent_failure <> 'block'))
         """,
         "notify them with the next maintenance pass",
-        _notify_later,
+        "INSERT OR IGNORE INTO endings (parent, how) VALUES (:job_id, :how)",
     ),
     _Rule(
         "stray-log",
