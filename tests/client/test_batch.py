@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -59,10 +60,21 @@ async def ended(q: Kue, batch: kue.BatchHandle) -> Any:
 
 
 async def everything_ended(q: Kue) -> None:
+    async def is_so() -> bool:
+        return not await q.count(State.ACTIVE) + await q.count(State.WAITING)
+
+    await until(is_so)
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for what no single event reports."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while sum([await q.count(State.ACTIVE), await q.count(State.WAITING)]):
-            # No event says that nothing is left.
+        while not await is_so():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.01)
+
+
+async def has_complete(q: Kue, number: int) -> bool:
+    return await q.count(State.COMPLETE) == number
 
 
 async def test_callbacks_run_once_all_jobs_have_succeeded(q: Kue, data: Import) -> None:
@@ -91,18 +103,11 @@ async def test_progress_counts_the_jobs_that_have_ended(q: Kue, data: Import) ->
     before = await handle.progress()
 
     async with q.work(types=["load"]):
-        await everything_but(q, "slow")
+        await until(lambda: has_complete(q, 2))
     after = await handle.progress()
 
     assert (before.name, before.total, before.percent) == ("import", 3, 0)
     assert (after.state, after.complete, after.percent) == (State.BLOCKED, 2, 66)
-
-
-async def everything_but(q: Kue, type: str) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while await q.count(State.COMPLETE) < 2:
-            # No event says that two have ended.
-            await asyncio.sleep(0.01)
 
 
 async def test_the_first_failure_cancels_what_has_not_started(
@@ -169,19 +174,13 @@ async def test_jobs_are_added_after_the_first_failure_where_failures_are_allowed
     batch = kue.batch(allow_failures=True).catch(data.note.si("catch"))
     handle = await batch.enqueue([data.load.s(1), data.slow.s(2)])
     async with q.work(types=["load", "note"]):
-        await _until(lambda: ("catch", None) in data.calls)
+        # The first failure, and then the callback.
+        await until(lambda: has_complete(q, 2))
 
     await handle.add([data.load.s(3)])
     data.go.set()
 
     assert (await ended(q, handle))["total"] == 3
-
-
-async def _until(condition: Any) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():
-            # The handler appends to a list, which nobody can wait for.
-            await asyncio.sleep(0.01)
 
 
 async def test_chains_in_a_batch_end_where_they_fail(q: Kue, data: Import) -> None:

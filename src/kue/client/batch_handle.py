@@ -173,11 +173,14 @@ class JobFlows:
 
     async def add(self, parent: Job, calls: Iterable[Call]) -> list[int]:
         """Add jobs that belong to *parent*."""
-        adding = LinkedAdd(self._connection)
         drafts = _all_joined(map(drafts_of, calls), flow=parent.flow, before=())
-        for draft in drafts:
-            spec = replace(draft.spec, parent=parent.id)
-            await adding.add([replace(draft, spec=spec)])
+        adding = LinkedAdd(self._connection)
+        await adding.add(
+            [
+                replace(draft, spec=replace(draft.spec, parent=parent.id))
+                for draft in drafts
+            ]
+        )
         return [one.id for one in adding.added]
 
 
