@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ import kue
 from kue import JobCancelled, JobFailed, Kue, State
 from kue.client import batch as batch_module
 from kue.client import flow_enqueue
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, eventually
 
 
 class Import:
@@ -63,14 +62,7 @@ async def everything_ended(q: Kue) -> None:
     async def is_so() -> bool:
         return not await q.count(State.ACTIVE) + await q.count(State.WAITING)
 
-    await until(is_so)
-
-
-async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for what no single event reports."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await is_so():  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(0.01)
+    await eventually(is_so)
 
 
 async def has_complete(q: Kue, number: int) -> bool:
@@ -103,7 +95,7 @@ async def test_progress_counts_the_jobs_that_have_ended(q: Kue, data: Import) ->
     before = await handle.progress()
 
     async with q.work(types=["load"]):
-        await until(lambda: has_complete(q, 2))
+        await eventually(lambda: has_complete(q, 2))
     after = await handle.progress()
 
     assert (before.name, before.total, before.percent) == ("import", 3, 0)
@@ -175,7 +167,7 @@ async def test_jobs_are_added_after_the_first_failure_where_failures_are_allowed
     handle = await batch.enqueue([data.load.s(1), data.slow.s(2)])
     async with q.work(types=["load", "note"]):
         # The first failure, and then the callback.
-        await until(lambda: has_complete(q, 2))
+        await eventually(lambda: has_complete(q, 2))
 
     await handle.add([data.load.s(3)])
     data.go.set()
