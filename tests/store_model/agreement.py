@@ -11,7 +11,15 @@ import msgspec
 from kue.model.job import Job, State
 from kue.model.named_limits import StoredLimit
 from kue.model.schedule import Schedule
-from kue.store.values import Errors, Filter, Limits, PageRequest, Pause, WorkerStatus
+from kue.store.values import (
+    Errors,
+    Filter,
+    FlowCounts,
+    Limits,
+    PageRequest,
+    Pause,
+    WorkerStatus,
+)
 from tests.store_model.both import Both
 from tests.store_model.entry import Entry
 from tests.store_model.model import Model
@@ -48,6 +56,7 @@ class Seen(NamedTuple):
     types: list[str]
     workers: list[WorkerStatus]
     errors: Errors
+    flows: list[FlowCounts]
 
 
 async def _look(both: Both) -> Seen:
@@ -63,6 +72,7 @@ async def _look(both: Both) -> Seen:
         types = group.create_task(store.types())
         workers = group.create_task(store.workers(now=both.now))
         errors = group.create_task(store.errors())
+        flows = group.create_task(store.flow_counts(ids))
     return Seen(
         jobs.result(),
         counts.result(),
@@ -73,6 +83,7 @@ async def _look(both: Both) -> Seen:
         types.result(),
         workers.result(),
         errors.result(),
+        flows.result(),
     )
 
 
@@ -97,6 +108,8 @@ def _compare_jobs(both: Both, seen: Seen) -> None:
         for type, of in seen.counts.items()
     }
     same(counts, both.model.counts())
+    ids = range(both.first_id, both.first_id + len(seen.jobs))
+    same(seen.flows, [both.model.flow_counts(job_id) for job_id in ids])
     failed = both.model.of(State.FAILED)
     marks = Counter((entry.type, entry.history[-1].fingerprint) for entry in failed)
     groups = seen.errors.groups
@@ -161,6 +174,20 @@ def walk(
     wanted = both.model.page(state, type)
     jobs = [job for page in pages for job in page.jobs]
     same_jobs(jobs, wanted[::-1] if descending else wanted)
+
+
+def members(both: Both, size: int) -> None:
+    """Read the members of all flows, in pages of *size*."""
+    for flow in both.model.flows:
+        jobs: list[Job] = []
+        cursor = None
+        while True:
+            page = both.ask(both.store.members(flow, limit=size, cursor=cursor))
+            jobs += page.jobs
+            if page.cursor is None:
+                break
+            cursor = page.cursor
+        same_jobs(jobs, both.model.members(flow))
 
 
 def skip(both: Both, state: State | None, number: int, size: int) -> None:

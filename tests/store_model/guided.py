@@ -57,7 +57,7 @@ class GuidedMachine(Walks):
 
     @rule(
         ending=draws.endings,
-        policy=st.sampled_from(["block", "run"]),
+        policy=draws.policies,
         delay=st.sampled_from([0, 3]),
         back=st.booleans(),
     )

@@ -179,4 +179,5 @@ class OperatedMachine(Machine):
         agreement.walk(self.both, state, type, size, descending)
         agreement.search(self.both, wanted, size)
         agreement.skip(self.both, state, size, size)
+        agreement.members(self.both, size)
         agreement.stats(self.both)

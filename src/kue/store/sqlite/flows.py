@@ -86,7 +86,7 @@ def begin(db: sqlite3.Connection, flows: Iterable[int]) -> None:
 def counts(db: sqlite3.Connection, flows: Sequence[int]) -> list[FlowCounts]:
     found = {
         flow: FlowCounts(*numbers)
-        for flow, *numbers in db.execute(_COUNTS, (encode_json(flows).decode(),))
+        for flow, *numbers in db.execute(_COUNTS, (encode_json(list(flows)).decode(),))
     }
     return [found.get(flow, FlowCounts()) for flow in flows]
 

@@ -123,6 +123,8 @@ def tend(
     promoted, more_due = promotion.promote_all(tx, limit)
     rescued = _reclaim(tx, "lease", limit)
     timed_out = _reclaim(tx, "ttl", limit)
+    # A job that is cancelled with its parent does not expire.
+    dependencies.notify_dependants(tx)
     expired = _expire(tx, limit)
     released, more_links = dependencies.notify_postponed(tx, limit)
     more_unlinked = removal.unlink_postponed(tx)
