@@ -133,7 +133,8 @@ def remove_traces(facts: JobFacts) -> _Commands:
         commands.append(forget_cancel(facts))
     if "live" in facts.marks:
         commands.append(mark_live(facts, 0))
-    return tuple(commands)
+    # It did not succeed, as far as is known: jobs that wait for it must not run.
+    return (*commands, mark_lost(facts, 1))
 
 
 def forget_cancel(facts: JobFacts) -> RedisCommand:
@@ -144,6 +145,12 @@ def forget_cancel(facts: JobFacts) -> RedisCommand:
 def mark_live(facts: JobFacts, bit: int) -> RedisCommand:
     chunk, offset = divmod(facts.shard.sequence_of(facts.job_id), LIVE_CHUNK)
     return ("SETBIT", facts.keys.live(chunk), offset, bit)
+
+
+def mark_lost(facts: JobFacts, bit: int) -> RedisCommand:
+    """Return what marks a job as removed without success, or not."""
+    chunk, offset = divmod(facts.shard.sequence_of(facts.job_id), LIVE_CHUNK)
+    return ("SETBIT", facts.keys.of_shard(f"lost:{chunk}"), offset, bit)
 
 
 def set_running(
