@@ -77,6 +77,7 @@ TWINS = (
         {
             "queries": "Queries",
             "admin": "QueueAdmin",
+            "batch_queries": "Batches",
             "circuits": "Circuits",
             "schedules": "Schedules",
             "alerts": "Alerts",

@@ -2,8 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from kue.client.batch import Batch, batch
+from kue.client.batch_handle import BatchHandle, BatchProgress
 from kue.client.builder import JobBuilder
 from kue.client.circuit_breaker import circuit_breaker
+from kue.client.flow import Flow, Signature, chain, group
+from kue.client.flow_handle import FlowHandle
 from kue.client.handle import JobHandle
 from kue.client.queue import Kue
 from kue.client.ready_middleware import (
@@ -15,6 +19,7 @@ from kue.client.ready_middleware import (
 )
 from kue.client.selection import Selection
 from kue.client.sync import SyncJobBuilder, SyncJobHandle, SyncKue
+from kue.client.sync.flow_handles import SyncBatchHandle, SyncFlowHandle
 from kue.client.task import Task
 from kue.client.worker_resource import Resource
 from kue.model.backoff import exponential, fixed, listed, named
@@ -70,6 +75,9 @@ __all__ = [
     "ActiveJob",
     "BadArguments",
     "BadPayload",
+    "Batch",
+    "BatchHandle",
+    "BatchProgress",
     "Cancel",
     "Circuit",
     "ConfigError",
@@ -78,6 +86,8 @@ __all__ = [
     "DurabilityUnknown",
     "Event",
     "Fail",
+    "Flow",
+    "FlowHandle",
     "Interrupted",
     "InvalidTransition",
     "Job",
@@ -101,6 +111,7 @@ __all__ = [
     "ScheduleDeclared",
     "ScheduleNotFound",
     "Selection",
+    "Signature",
     "Skip",
     "State",
     "StoreCorrupt",
@@ -109,6 +120,8 @@ __all__ = [
     "StoreRefused",
     "StoreUnavailable",
     "StoredLimit",
+    "SyncBatchHandle",
+    "SyncFlowHandle",
     "SyncJobBuilder",
     "SyncJobHandle",
     "SyncKue",
@@ -117,12 +130,15 @@ __all__ = [
     "UniqueHeld",
     "UnknownParent",
     "__version__",
+    "batch",
+    "chain",
     "circuit_breaker",
     "concurrency",
     "current_job",
     "exponential",
     "fail_on",
     "fixed",
+    "group",
     "listed",
     "named",
     "not_counted",

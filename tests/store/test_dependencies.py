@@ -18,7 +18,6 @@ from kue.model.job import (
     Ending,
     Failed,
     Job,
-    OnParentFailure,
     Retried,
     State,
 )
@@ -169,16 +168,6 @@ async def test_a_child_of_a_cancelled_parent_is_cancelled(store: Store) -> None:
     job = await get_one(store, child)
     assert job.state is State.CANCELLED
     assert (job.history[-1].outcome, job.history[-1].token) == ("cancelled", "")
-
-
-@pytest.mark.parametrize("policy", ["block", "run"])
-async def test_a_parent_that_does_not_exist_counts_as_cancelled(
-    store: Store, policy: OnParentFailure
-) -> None:
-    child = await add_after(store, 987_654, on_parent_failure=policy)
-
-    expected = State.WAITING if policy == "run" else State.CANCELLED
-    assert await state_of(store, child) is expected
 
 
 async def test_cancelling_a_parent_cancels_all_that_wait_for_it(store: Store) -> None:

@@ -17,6 +17,7 @@ from tests.support.jobs import (
     claim_one,
     count_of,
     end,
+    job_in,
     start_one,
     state_of,
 )
@@ -202,6 +203,7 @@ async def test_a_parent_named_twice_is_waited_for_once(store: Store) -> None:
 
 async def test_a_call_may_add_jobs_with_and_without_parents(store: Store) -> None:
     parent = await start_one(store, "parent")
+    unwanted = await job_in(store, State.CANCELLED, "email")
     added = await add(
         store,
         [
@@ -209,7 +211,7 @@ async def test_a_call_may_add_jobs_with_and_without_parents(store: Store) -> Non
             draft("sms"),
             draft("video", after=[parent.id], on_parent_failure="run"),
             draft("report", delay=60),
-            draft("page", after=[987_654]),
+            draft("page", after=[unwanted]),
         ],
     )
     await tend(store)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.client.admin import QueueAdmin
 from kue.client.alerts import Alerts
+from kue.client.batch_queries import Batches
 from kue.client.builder import JobBuilder
 from kue.client.bulk_actions import BulkActions
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 class Kue(
     Queries,
     QueueAdmin,
+    Batches,
     Circuits,
     Schedules,
     Alerts,

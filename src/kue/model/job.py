@@ -30,9 +30,16 @@ MIN_PRIORITY, MAX_PRIORITY = -1024, 1023
 MAX_HISTORY = 20
 #: A job may wait for this many others; more are a tree of groups.
 MAX_PARENTS = 1000
+#: In `Spec.inputs`: the id of the first parent that failed.
+FAILED_PARENT = -1
 #: A new job may make this many others wait for it.
 MAX_BEFORE = 100
 MAX_TAGS = 50
+
+
+def id_at(position: int) -> int:
+    """Return what stands for the id of a parent in `Spec.inputs`; its own inverse."""
+    return -2 - position
 
 
 class State(StrEnum):
@@ -152,6 +159,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: Jobs that must end before this one may run.  In a draft -k stands for the k-th
     #: draft of the same call, which must be an earlier one.
     after: tuple[int, ...] = ()
+    #: Arguments that are results of those jobs: each a position in `after`, a list of
+    #: such, `FAILED_PARENT`, or what `id_at` returns.
+    inputs: dict[str, Any] = {}
     remove_on_complete: bool = False
     #: How long to keep the job once it ended, in ms; None for the queue's own rule.
     retention: int | None = None

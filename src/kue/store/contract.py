@@ -92,6 +92,10 @@ class Store(ABC):
         """How many calls were not answered so far, including repeated ones."""
         return 0
 
+    def spans_shards(self, types: Iterable[str]) -> bool:
+        """Return whether jobs of *types* cannot be added in one atomic step."""
+        return False
+
     @abstractmethod
     async def open(self) -> str:
         """

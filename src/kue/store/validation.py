@@ -256,6 +256,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "limit_use": lambda name, limit=100, **_: check_limit(limit, least=1),
     "schedule": check_schedule,
     "get": lambda job_ids: check_batch(job_ids, "jobs"),
+    "flow_counts": lambda flows: check_batch(flows, "flows"),
     "errors": lambda type=None, limit=50: check_limit(limit, least=1, most=MAX_ERRORS),
     "keep": lambda request, **_: check_kept(request.room, request.name, request.value),
     "kept": lambda room, name, **_: check_kept(room, name),

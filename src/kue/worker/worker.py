@@ -18,7 +18,7 @@ from kue.aio.tasks import wait_for_first
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
 from kue.model.names import check_path_name
-from kue.worker import webhook
+from kue.worker import flow_jobs, webhook
 from kue.worker.alert_monitor import AlertMonitor
 from kue.worker.heartbeat import HandleOrder, Heartbeat
 from kue.worker.idle_wait import IdleWait
@@ -117,6 +117,8 @@ class Worker:
         self._bug: Exception | None = None
         #: What its lanes share, while it runs.
         self._lane_context: LaneContext | None = None
+        #: Called when a job of a flow was claimed; it may be called again.
+        self._on_flow: Callable[[], None] = lambda: None
         #: A lane has no work for the moment.
         self._became_idle = asyncio.Event()
         #: It was ordered to stop through the store, and is not to be replaced.
@@ -283,10 +285,23 @@ class Worker:
     ) -> None:
         loops = [task for lane in self._lanes for task in self._start_lane(group, lane)]
 
+        def handle(processor: Processor) -> None:
+            if not self.is_stopping:
+                loops.extend(self._start_lane(group, self._add_lane(processor)))
+
         def handle_webhooks() -> None:
             if not any(lane.type == webhook.TYPE for lane in self._lanes):
-                loops.extend(self._start_lane(group, self._add_webhook_lane()))
+                processor = webhook.processor(self._store, self._settings)
+                handle(processor)
+                self.status.add(processor)
 
+        def handle_flow_jobs() -> None:
+            self._on_flow = lambda: None
+            if not any(lane.type in flow_jobs.TYPES for lane in self._lanes):
+                for processor in flow_jobs.processors(self._store):
+                    handle(processor)
+
+        self._on_flow = handle_flow_jobs
         alert_monitor = AlertMonitor(
             self._store, on_notices=self._on_alerts, on_webhooks=handle_webhooks
         )
@@ -302,6 +317,14 @@ class Worker:
             ),
             self._start(group, "idle wait", idle_wait.run),
             self._start(group, "alerts", alert_monitor.run, self._context.sleep),
+            self._start(
+                group,
+                "flow jobs",
+                flow_jobs.handle_when_used,
+                self._store,
+                handle_flow_jobs,
+                self._context.sleep,
+            ),
             self._start(group, "stop when done", self._stop_when_done),
         ]
         grace = 0.0
@@ -327,15 +350,15 @@ class Worker:
             for number in range(LOOPS_PER_LANE)
         ]
 
-    def _add_webhook_lane(self) -> Lane:
-        """Add a lane for webhooks, with slots of its own; the heartbeat resumes it."""
+    def _add_lane(self, processor: Processor) -> Lane:
+        """Add a lane for jobs of Kue itself, with slots of its own."""
         assert self._lane_context is not None
-        processor = webhook.processor(self._store, self._settings)
         claimant = SlotClaimant(processor.slots)
         context = self._lane_context._replace(budget=SlotBudget([claimant]))
         lane = Lane(processor, claimant, context)
+        if not self._lanes[0].is_paused:
+            lane.resume()
         self._lanes.append(lane)
-        self.status.add(processor)
         return lane
 
     def _shared_slots(self) -> int | None:
@@ -369,6 +392,7 @@ class Worker:
             on_freed=self._look_again if budget.is_tight else lambda: None,
             on_paused=idle_wait.interrupt,
             on_failed=self._on_failed,
+            on_flow=lambda: self._on_flow(),
         )
         self._lane_context = context
         # Idle wait and poison pills have the same list: lanes and they need each other.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kue.client.admin import OnFull, WorkerOrder
+    from kue.client.batch_queries import BatchPage
     from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven, OnProgress
     from kue.client.queries import Order
     from kue.client.selection import Selection
@@ -369,6 +370,10 @@ class SyncQueueMethods(BlockingCalls):
         """
         states = tuple(states)
         return self.call(lambda q: q.clear(type, states, on_progress=on_progress))
+
+    def batches(self, *, limit: int = 50, cursor: str | None = None) -> BatchPage:
+        """Return batches with their progress, the newest first."""
+        return self.call(lambda q: q.batches(limit=limit, cursor=cursor))
 
     def circuits(self) -> list[Circuit]:
         """

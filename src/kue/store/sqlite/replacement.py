@@ -29,7 +29,8 @@ UPDATE jobs SET state = :state, at = :at, body = :body, story = :story,
     unique_until = :unique_until,
     unique_at_most = :unique_at_most, group_key = :group, limited_by = :limited_by,
     ttl = :ttl,
-    expires_at = :expires_at, once = :once, after_any = :after_any, delay = :delay,
+    expires_at = :expires_at, once = :once, on_parent_failure = :on_parent_failure,
+    delay = :delay,
     retention = :retention, remove_on_complete = :remove_on_complete,
     attempts = 0, stalls = 0, held = 0, held_by = NULL
 WHERE id = :id
@@ -86,7 +87,7 @@ def _columns(draft: Draft, created_at: int, age: int) -> dict[str, int | str | N
         "ttl": draft.ttl,
         "expires_at": expires if draft.expires else None,
         "once": draft.once,
-        "after_any": draft.on_parent_failure == "run",
+        "on_parent_failure": draft.on_parent_failure,
         "delay": spec.delay,
         "retention": spec.retention,
         "remove_on_complete": spec.remove_on_complete,
