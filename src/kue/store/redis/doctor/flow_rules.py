@@ -99,7 +99,9 @@ class FlowIndex:
         """Return what is wrong between the index and the job of the flow."""
         keys, shard = self.shard.keys, self.shard
         status, link = map(text_of, inspection.facts[:2])
+        has_members = inspection.facts[2] != b"0"
         is_known = f"at:{shard.number}".encode() in inspection.facts[3::2]
+        is_known = is_known or not has_members
         mark: RedisCommand = ("HSET", self._key, f"at:{shard.number}", "")
         if status == "elsewhere":
             home = shard.home_of(self.flow)

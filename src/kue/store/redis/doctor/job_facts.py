@@ -108,8 +108,7 @@ class JobFacts(msgspec.Struct):
     #: - unread: the record's key has another Redis type
     #: - live, parent: it is marked as existing, as a parent
     #: - rest: how it ended, while maintenance still notifies its dependants
-    #: - left, hold: maintenance has to go through ``:left``, or to let it wait for itself
-    #:   no longer
+    #: - left: maintenance has to go through ``:left``; hold: it may wait for itself
     #: - lost: it is marked as removed without success; has_flow: it has a flow here
     #: - many: it waits for so many that only those are here that were asked for
     #: - cancelling: the request to cancel its run

@@ -241,11 +241,10 @@ local function read_flow(text)
     return ref ~= "" and "own", true
   end
   local flow = resolve(ref)
-  local is_here = flow and flow % shards == shard
-  if is_here and math.floor(flow / shards) < first_seq and has_job[flow] == nil then
+  if flow == ref and flow % shards == shard and has_job[flow] == nil then
     has_job[flow] = redis.call("EXISTS", job .. flow) == 1
   end
-  return flow, mark == "" and not (is_here and has_job[flow] == false)
+  return flow, mark == "" and has_job[flow] ~= false
 end
 
 -- Return what ties a draft to others; nil if it refers to a refused draft.
@@ -351,7 +350,7 @@ local function put_before(entry, target)
     entry.joins[#entry.joins + 1] = target
   elseif other and other.state == "blocked" then
     other.open[#other.open + 1] = entry.id
-  elseif not other and math.floor(target / shards) < first_seq then
+  elseif not other then
     local head = header(target)
     local place = head and place_of(target, queue(head.type))
     if place ~= "blocked" then

@@ -21,9 +21,9 @@ _GONE = tuple(f"gone_{end}" for end in _ENDS)
 async def members(
     db: Shards, flow: int, *, limit: int = 50, cursor: str | None = None
 ) -> Page:
-    check_limit(limit, least=1)
+    check_limit(limit)
     place = read_cursor(cursor)
-    if not await _exist(db, [flow]):
+    if not limit or not await _exist(db, [flow]):
         return Page([])
     ids = _ids(db, flow, place[1] if place else 0, limit + 1)
     return await page_of(db, ids, PageRequest(limit=limit))

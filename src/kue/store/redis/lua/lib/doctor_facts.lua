@@ -63,7 +63,7 @@ local function dependency_on(parent, id)
   mark("rest", read_entry("HGET", root .. ":outbox", "rest:" .. parent))
   mark("end", read_entry("HGET", root .. ":outbox", "end:" .. id .. ":" .. parent))
   local status = status_of(parent)
-  mark("lost", status == "" and removed.outcome(parent) ~= "complete")
+  mark("lost", status == "" and tonumber(parent) and removed.outcome(parent) ~= "complete")
   return marks .. ":" .. status
 end
 
