@@ -133,8 +133,10 @@ def remove_traces(facts: JobFacts) -> _Commands:
         commands.append(forget_cancel(facts))
     if "live" in facts.marks:
         commands.append(mark_live(facts, 0))
-    # It did not succeed, as far as is known: jobs that wait for it must not run.
-    return (*commands, mark_lost(facts, 1))
+    if "unborn" not in facts.marks:
+        # It did not succeed, as far as is known: jobs that wait for it must not run.
+        commands.append(mark_lost(facts, 1))
+    return tuple(commands)
 
 
 def forget_cancel(facts: JobFacts) -> RedisCommand:

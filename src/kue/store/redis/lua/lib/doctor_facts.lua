@@ -260,6 +260,7 @@ local function facts_of_job(id, places, others)
     math.floor(id / shards) - chunk * 65536) == 1 and "1")
   note("lost", "", read("GETBIT", root .. ":lost:" .. chunk,
     math.floor(id / shards) - chunk * 65536) == 1 and "1")
+  note("unborn", "", math.floor(id / shards) > removed.last_seq() and "1")
   note("has_flow", "", is_there(root .. ":flow:" .. id) and "1")
   local of_job = job .. id .. ":"
   if redis.call("EXISTS", of_job .. "log", of_job .. "after", of_job .. "then",

@@ -53,7 +53,8 @@ local removed = { CHUNKS = 0, REMEMBERED = 10000000 }
 removed.CHUNKS = math.ceil(removed.REMEMBERED / LIVE_CHUNK) + 1
 
 function removed.last_seq()
-  removed.last = removed.last or tonumber(redis.call("GET", root .. ":ids") or 0) or 0
+  local last = not removed.last and redis.pcall("GET", root .. ":ids")
+  removed.last = removed.last or type(last) == "string" and tonumber(last) or 0
   return removed.last
 end
 
