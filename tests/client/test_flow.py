@@ -336,6 +336,25 @@ async def _die(*_: Any) -> None:
     raise RuntimeError("killed")
 
 
+# -- jobs that add jobs ------------------------------------------------------
+
+
+async def test_a_running_job_adds_jobs_that_belong_to_it(q: Kue, maths: Maths) -> None:
+    @q.task
+    async def spread(job: kue.ActiveJob, number: int) -> list[int]:
+        return await job.add(*(maths.add.s(n, n) for n in range(number)))
+
+    handle = await (maths.add.s(1, 1) | spread.s()).enqueue()
+    async with q.work():
+        children = await handle.result(timeout=PATIENCE_SECONDS)
+
+    found = [(await q.get(child)).job for child in children]
+    assert [(job.spec.parent, job.flow) for job in found if job] == [
+        (handle.id, handle.flow),
+        (handle.id, handle.flow),
+    ]
+
+
 # -- ordinary code -----------------------------------------------------------
 
 

@@ -162,6 +162,28 @@ class BatchHandle:
         return job
 
 
+class JobFlows:
+    """What handlers do to flows: `kue.ActiveJob.batch` and `kue.ActiveJob.add`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def batch(self, batch_id: int) -> BatchHandle:
+        return BatchHandle(self._connection, batch_id)
+
+    async def add(self, parent: Job, calls: Iterable[Call]) -> list[int]:
+        """Add jobs that belong to *parent*."""
+        drafts = _all_joined(map(drafts_of, calls), flow=parent.flow, before=())
+        adding = LinkedAdd(self._connection)
+        await adding.add(
+            [
+                replace(draft, spec=replace(draft.spec, parent=parent.id))
+                for draft in drafts
+            ]
+        )
+        return [one.id for one in adding.added]
+
+
 def drafts_of(call: Call) -> list[Draft]:
     """
     Return the jobs of one call, which refer to each other by position.
@@ -180,7 +202,7 @@ def drafts_of(call: Call) -> list[Draft]:
 
 
 def joined(
-    drafts: list[Draft], start: int, *, flow: int, before: tuple[int, ...]
+    drafts: list[Draft], start: int, *, flow: int | None, before: tuple[int, ...]
 ) -> Iterator[Draft]:
     """Yield *drafts* as members; the first is number *start* + 1 of all drafts."""
     for draft in drafts:
@@ -189,7 +211,7 @@ def joined(
 
 
 def _all_joined(
-    groups: Iterable[list[Draft]], *, flow: int, before: tuple[int, ...]
+    groups: Iterable[list[Draft]], *, flow: int | None, before: tuple[int, ...]
 ) -> Iterator[Draft]:
     start = 0
     for drafts in groups:

@@ -159,8 +159,8 @@ class LinkedAdd:
             place = places.get(-reference - 1)
             return self.added[-reference - 1].id if place is None else -place - 1
 
-        linked = [linked(draft, resolved) for draft in drafts]
-        answers = await self._connection.batcher.add_call(linked, durable=self._durable)
+        sent = [linked(draft, resolved) for draft in drafts]
+        answers = await self._connection.batcher.add_call(sent, durable=self._durable)
         for number, answer in zip(numbers, answers, strict=True):
             self.added[number] = answer
         return answers

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from kue.aio.event_loop import on_signals
 from kue.aio.tasks import BackgroundTasks, cancel_all, wait_for_first
 from kue.client.alert_registration import reconcile_alerts
+from kue.client.batch_handle import JobFlows
 from kue.client.declared_limits import write_limits
 from kue.client.declared_schedules import reconcile
 from kue.model.duration import Duration, milliseconds
@@ -157,6 +158,7 @@ class RunMethods:
             options,
             on_failed=notify if self._hooks.failure else None,
             on_alerts=notify_alerts if self._hooks.alert else None,
+            flow_access=JobFlows(self._connection),
         )
         return worker, hook_calls
 

@@ -11,10 +11,17 @@ from kue.worker.progress_values import line as log_line
 from kue.worker.progress_values import progress as progress_update
 
 if TYPE_CHECKING:
+    from kue.client.batch_handle import BatchHandle, Call
     from kue.model.job import Job
     from kue.model.payload import JSON
     from kue.store.values import LogLine, Progress
     from kue.worker.progress_values import ProgressReply
+
+
+_NO_STORE = (
+    "a job in a child process has no store to add jobs to; return what is to be added, "
+    "and let the next job of a flow do it"
+)
 
 
 class ProgressSink(Protocol):
@@ -103,6 +110,28 @@ class ActiveJob:
         code; this is for handlers that prefer to check by themselves.
         """
         return False
+
+    @property
+    def batch(self) -> BatchHandle | None:
+        """
+        The batch that it belongs to, to be added to; None if there is none.
+
+        Raises:
+            RuntimeError: It runs in a child process, which has no store.
+        """
+        raise RuntimeError(_NO_STORE)
+
+    async def add(self, *calls: Call) -> list[int]:
+        """
+        Add jobs that belong to this one, and return their ids.
+
+        They are of its flow, if it has one; it does not wait for them.  A plain
+        function, which cannot await, uses ``task.options(parent=job).delay(…)``.
+
+        Raises:
+            RuntimeError: It runs in a child process, which has no store.
+        """
+        raise RuntimeError(_NO_STORE)
 
     def log(self, text: object, level: str = "info") -> ProgressReply:
         """

@@ -16,6 +16,7 @@ from kue.worker.active_job import ActiveJob
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
+    from kue.client.batch_handle import BatchHandle, Call
     from kue.model.job import Ending, Job
     from kue.worker.run_services import RunServices
 
@@ -82,6 +83,14 @@ class ActiveRun(ActiveJob):
     @property
     def should_stop(self) -> bool:
         return self.is_interrupted
+
+    @property
+    def batch(self) -> BatchHandle | None:
+        flow = self.job.flow
+        return None if flow is None else self.services.flow_access.batch(flow)
+
+    async def add(self, *calls: Call) -> list[int]:
+        return await self.services.flow_access.add(self.job, calls)
 
     def enter(self) -> bool:
         """

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kue.model.settings import Settings
     from kue.store.contract import Store
     from kue.store.values import Outcome
+    from kue.worker.run_services import FlowAccess
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class Worker:
         *,
         on_failed: Callable[[Outcome], None] | None = None,
         on_alerts: Callable[[Sequence[AlertNotice]], None] | None = None,
+        flow_access: FlowAccess | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         if not processors:
@@ -100,6 +102,7 @@ class Worker:
         self._options = options
         self._on_failed = on_failed
         self._on_alerts = on_alerts
+        self._flow_access = flow_access
         self._lanes: list[Lane] = []
         self._context = SharedContext(
             self.name, store, self._store_retry, settings, self._lanes, sleep
@@ -216,7 +219,9 @@ class Worker:
     async def _work(self) -> None:
         logger.info("worker %s started on %s", self.name, self._store.name)
         async with AsyncExitStack() as stack:
-            run_services = RunServices(self._store, self._settings.url)
+            run_services = RunServices(
+                self._store, self._settings.url, self._flow_access
+            )
             stack.push_async_callback(run_services.close)
             idle_wait, poison_pills = self._build_lanes(run_services)
             handle_order = self._order_handler(run_services)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Ids per row.
 CHUNK = 8192
 _LAST_ID = "SELECT value FROM meta WHERE name = 'ids'"
-_BITS = "SELECT bits FROM lost_jobs WHERE chunk = ?"
+_BITS = "SELECT CAST(bits AS BLOB) FROM lost_jobs WHERE chunk = ?"
 _WRITE = "REPLACE INTO lost_jobs (chunk, bits) VALUES (?, ?)"
 _FORGET = "DELETE FROM lost_jobs WHERE chunk < ?"
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kue.store.values import Added
 
 _STATES = "SELECT id, state FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+_HIGHEST = "SELECT max(id) FROM jobs"
 _LINKS = """
 INSERT OR IGNORE INTO links (parent, child)
 SELECT value->>0, value->>1 FROM json_each(?)
@@ -58,27 +59,28 @@ class NewLinks:
         self._added = added
         self._rows: list[tuple[int, int]] = []
         self._flows: set[int] = set()
-        before = {number for draft in drafts for number in draft.before}
         #: Drafts that others are to precede, by their references.
-        self._targets = {number for number in before if number < 0}
-        after = {number for draft in drafts for number in draft.spec.after}
-        wanted = [number for number in before | after if number > 0]
-        found = tx.db.execute(_STATES, (as_json(wanted),)).fetchall()
+        self._targets = {n for draft in drafts for n in draft.before if n < 0}
+        before = {n for draft in drafts for n in draft.before if n > 0}
+        after = {n for draft in drafts for n in draft.spec.after if n > 0}
+        found = tx.db.execute(_STATES, (as_json(list(before | after)),)).fetchall()
         self._state_of: dict[int, str] = dict(found)
         if not added:
             self._check(after, before, last_id)
 
     def _check(self, after: set[int], before: set[int], last_id: int) -> None:
         """Refuse the whole call for ids that cannot be waited for, or cannot wait."""
-        if max(after, default=0) > last_id:
-            raise UnknownParent(min(id for id in after if id > last_id))
-        for target in sorted(number for number in before if number > 0):
-            state = self._state_of.get(target)
-            if state is None:
+        highest = max(after, default=0)
+        # Of a damaged store the last id may be behind.
+        if highest > last_id and highest > (self._tx.one(_HIGHEST) or 0):
+            raise UnknownParent(highest)
+        for target in sorted(before):
+            if target not in self._state_of:
                 raise JobNotFound(target)
-            if state != State.BLOCKED:
+            state = State(self._state_of[target])
+            if state is not State.BLOCKED:
                 wanted = "wait for another job; only blocked jobs can"
-                raise InvalidTransition(target, State(state), wanted)
+                raise InvalidTransition(target, state, wanted)
 
     def resolve(self, draft: Draft, next_id: int) -> Draft | None:
         """Return a draft with ids for references; None if one of those was refused."""
