@@ -109,7 +109,7 @@ class JobFacts(msgspec.Struct):
     #: - live, parent: it is marked as existing, as a parent
     #: - rest: how it ended, while maintenance still notifies its dependants
     #: - left: maintenance has to go through ``:left``; hold: it may wait for itself
-    #: - lost: it is marked as removed without success; unborn: its id was never given out
+    #: - lost: it is marked as removed without success; unborn: there never was one
     #: - has_flow: it has a flow here
     #: - many: it waits for so many that only those are here that were asked for
     #: - cancelling: the request to cancel its run
