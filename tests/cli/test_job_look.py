@@ -14,7 +14,7 @@ from kue.model.job import Completed, Error, Failed, Released, Retried, State
 from kue.store.contract import Store
 from kue.store.values import MAX_LOG_LINES, LogLine, Progress
 from tests.support.command_line import CommandLine
-from tests.support.jobs import add_many, claim_one, end, job_in, start_one
+from tests.support.jobs import add_many, add_one, claim_one, end, job_in, start_one
 from tests.support.patience import PATIENCE_SECONDS
 
 STACK = 'Traceback:\n\tFile "a.py"\nOSError: gone'
@@ -341,6 +341,19 @@ def test_a_result_is_shown(kue: CommandLine) -> None:
     kue.arrange(complete)
 
     assert ["result", '{"n":1}'] in kue("job", "show", 1).rows
+
+
+def test_a_blocked_job_says_which_failed_job_it_waits_for(kue: CommandLine) -> None:
+    async def block(store: Store) -> int:
+        failed = await job_in(store, State.FAILED)
+        return await add_one(store, after=(failed,))
+
+    job_id = kue.arrange(block)
+
+    facts = {row[0]: row[1:] for row in kue("job", "show", job_id).rows}
+
+    assert facts["blocked by"] == ["job 1, which failed (kue job retry 1)"]
+    assert facts["when one fails"] == ["block"]
 
 
 def test_a_blocked_job_says_what_it_waits_for(kue: CommandLine) -> None:

@@ -52,6 +52,7 @@ def lose(hands: Hands, parent: int, kind: str) -> None:
     hands.do("ZREM", hands.of_type("delayed", kind), parent)
     hands.do("DEL", hands.record(parent))
     hands.mark_live(parent, 0)
+    hands.mark_lost(parent)
 
 
 async def settle_down(store: Store) -> None:

@@ -13,6 +13,7 @@ from kue.store.redis.verbs import (
     add,
     changes,
     check,
+    flows,
     limits,
     maintenance,
     named_limits,
@@ -134,6 +135,8 @@ class RedisStore(Store):
 
     get = _verb(pages.get)
     page = _verb(pages.page)
+    members = _verb(flows.members)
+    flow_counts = _verb(flows.flow_counts)
     types = _verb(pages.types)
     count = _verb(queries.count)
     logs = _verb(queries.logs)

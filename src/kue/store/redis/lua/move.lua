@@ -28,6 +28,7 @@
 --- @include lib/publish
 --- @include lib/job_bitmap
 --- @include lib/job_place
+--- @include lib/flow
 --- @include lib/unique_key
 --- @include lib/expected_state
 --- @include lib/unlink
@@ -72,9 +73,10 @@ local function check(id, created, ending)
   return "done", "", head, place
 end
 
-local function restart(id, q, head)
+local function restart(id, q, head, place)
   redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now .. ',"outcome":"restarted"}')
   redis.call("HDEL", q .. "tries", id)
+  flows.count(id, head, place, -1)
   local most = head.unique_at_most and head.created + head.unique_at_most
   if head.unique and not (most and most <= now) then
     local least = head.unique_for and head.created + head.unique_for or 0
@@ -105,7 +107,7 @@ for i = 7, last, 3 do
     local q = queue(head.type)
     depart(id, q, place, head)
     if FINAL[place] then
-      restart(id, q, head)
+      restart(id, q, head, place)
     end
     if to == "waiting" then
       arrive_waiting(id, q, head)

@@ -87,10 +87,10 @@ async def page(db: Shards, request: PageRequest) -> Page:
         assert state is not None
         wanted = [type] if type is not None else await types(db)
         ids = _StateIds(db, state, wanted, descending).batches(place, request.skip)
-    return await _collect(db, ids, request)
+    return await page_of(db, ids, request)
 
 
-async def _collect(
+async def page_of(
     db: Shards, batches: AsyncIterator[list[int]], request: PageRequest
 ) -> Page:
     """Read jobs in the order of their ids until a page is full."""
@@ -289,7 +289,7 @@ async def _page_of_large(
                 stopped_at = ids[-1]
                 return
 
-    page = await _collect(db, own_ids(), request)
+    page = await page_of(db, own_ids(), request)
     if page.cursor is None and stopped_at is not None:
         return Page(page.jobs, f"0:{stopped_at}")
     return page

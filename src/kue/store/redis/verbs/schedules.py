@@ -29,7 +29,7 @@ from kue.model.schedule import (
 )
 from kue.store.batches import bytes_of_draft, split
 from kue.store.codec import encode_json
-from kue.store.redis.verbs.add import arguments, drop_oldest, read_added
+from kue.store.redis.add_script import arguments, drop_oldest, read_added
 from kue.store.redis.verbs.pages import get
 from kue.store.validation import too_many_schedules
 

@@ -1,0 +1,32 @@
+"""Notes on stuck jobs: which failed job others wait for, and how to go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kue.cli.output.console import print_message
+from kue.client.stuck_jobs import failed_parents, failed_parents_of
+
+if TYPE_CHECKING:
+    from kue.model.job import Job
+    from kue.store.contract import Store
+
+#: Failed jobs that are listed individually.
+MAX_NOTES = 5
+
+
+async def print_failed_parents(store: Store) -> None:
+    """Print which failed jobs others wait for: that is no damage, but a decision."""
+    found = await failed_parents(store)
+    for one in found[:MAX_NOTES]:
+        print_message(f"note: {one}: kue job retry {one.id}")
+    if len(found) > MAX_NOTES:
+        print_message(f"note: others wait for {len(found) - MAX_NOTES:,} more")
+
+
+async def blocked_by(store: Store, job: Job) -> str:
+    """Return which failed jobs *job* waits for, as a property of it."""
+    failed = await failed_parents_of(store, job)
+    shown = [f"{one.id}, which failed (kue job retry {one.id})" for one in failed]
+    more = f"; and {len(shown) - MAX_NOTES:,} more" if len(shown) > MAX_NOTES else ""
+    return "; ".join(f"job {one}" for one in shown[:MAX_NOTES]) + more
