@@ -78,6 +78,7 @@ TWINS = (
             "queries": "Queries",
             "admin": "QueueAdmin",
             "batch_queries": "Batches",
+            "flow_actions": "FlowActions",
             "circuits": "Circuits",
             "schedules": "Schedules",
             "alerts": "Alerts",

@@ -36,9 +36,20 @@ async def add_flow(
     connection: Connection, plan: FlowPlan, *, durable: bool = False
 ) -> FlowHandle[Any]:
     """Add all jobs of *plan*; raises what `Kue.enqueue` raises."""
+    answers = await add_linked(connection, plan.drafts, durable=durable)
+    handles = [
+        added_handle(connection, draft.type, one, reader)
+        for draft, one, reader in zip(plan.drafts, answers, plan.readers, strict=True)
+    ]
+    return FlowHandle(connection, plan, handles)
+
+
+async def add_linked(
+    connection: Connection, drafts: list[Draft], *, durable: bool = False
+) -> list[Added]:
+    """Add drafts that refer to each other; none runs before all were added."""
     await connection.subscriptions.ready()
     adding = LinkedAdd(connection, durable=durable)
-    drafts = plan.drafts
     is_gated = len(calls_of(drafts)) > 1 or connection.store.spans_shards(
         {draft.type for draft in drafts}
     )
@@ -50,15 +61,9 @@ async def add_flow(
     except BaseException:
         await adding.cancel("the flow could not be added as a whole")
         raise
-    added = adding.added
     if is_gated:
-        await open_gate(connection, added[0])
-        added = added[1:]
-    handles = [
-        added_handle(connection, draft.type, one, reader)
-        for draft, one, reader in zip(plan.drafts, added, plan.readers, strict=True)
-    ]
-    return FlowHandle(connection, plan, handles)
+        await open_gate(connection, adding.added[0])
+    return adding.added[is_gated:]
 
 
 def gate(connection: Connection) -> Draft:

@@ -14,6 +14,7 @@ from kue.client.bulk_actions import BulkActions
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
 from kue.client.circuits import Circuits
 from kue.client.connection import Connection
+from kue.client.flow_actions import FlowActions
 from kue.client.handle import JobHandle, added_handle
 from kue.client.hooks import Hooks
 from kue.client.queries import Queries
@@ -42,6 +43,7 @@ class Kue(
     Queries,
     QueueAdmin,
     Batches,
+    FlowActions,
     Circuits,
     Schedules,
     Alerts,
