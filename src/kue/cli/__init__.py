@@ -26,8 +26,20 @@ __all__ = ["main"]
 
 #: Each is in the module of the same name.
 COMMANDS = (
-    *("alert", "bench", "bus", "circuit", "completion", "dashboard", "demo", "doctor"),
-    *("failed", "job", "limit", "queue", "schedule", "tag", "token", "top", "up"),
+    *("alert", "batch", "bench", "bus", "circuit", "completion", "dashboard", "demo"),
+    *(
+        "doctor",
+        "failed",
+        "flow",
+        "job",
+        "limit",
+        "queue",
+        "schedule",
+        "tag",
+        "token",
+        "top",
+        "up",
+    ),
     *("user", "worker", "workers"),
 )
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kue.store.redis.doctor.bitset import Bitset
 from kue.store.redis.doctor.job_facts import JobFacts
 from kue.store.redis.doctor.job_record import FINAL_PLACES, JobRecord
-from kue.store.redis.doctor.key_parsing import is_number
 from kue.store.redis.doctor.repairs import mark_lost
 from kue.store.redis.doctor.rule import RedisFinding, Rule, Violation
 from kue.store.redis.doctor.shard_access import text_of
@@ -133,15 +133,15 @@ class FlowIndex:
 
     async def _ids(self) -> AsyncIterator[list[bytes]]:
         """Yield members, some at a time, each once."""
-        members, low = self.shard.keys.of_shard(f"members:{self.flow}"), "-inf"
-        while True:
-            span = (low, "+inf", "BYSCORE", "LIMIT", 0, _COUNT)
-            [ids] = await self.shard.read([("ZRANGE", members, *span)])
-            # Members whose score is not their id are findings of their own.
-            if not ids or not is_number(text_of(ids[-1])):
-                return
-            yield ids
-            low = f"({text_of(ids[-1])}"
+        members, cursor = self.shard.keys.of_shard(f"members:{self.flow}"), -1
+        seen = Bitset()
+        while cursor:
+            scan: RedisCommand = ("ZSCAN", members, max(cursor, 0), "COUNT", _COUNT)
+            [(after, found)] = await self.shard.read([scan])
+            cursor = int(after)
+            # A scan may return a job twice; what is not a job is a finding of its own.
+            ids = [member for member in found[::2] if member.isdigit()]
+            yield [one for one in ids if seen.add(self.shard.sequence_of(int(one)))]
 
     def _compare(
         self, inspection: Inspection, counted: Counter[str]

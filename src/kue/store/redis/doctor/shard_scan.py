@@ -161,8 +161,8 @@ class Survey:
         await self._check_shard()
 
     def _part_keys(self) -> Iterator[KnownKey]:
-        """Yield the logs, and the lists of the jobs that wait for a job."""
-        for name in ("then", "finally", "log"):
+        """Yield the logs, and the lists of the jobs that wait for a job, or did."""
+        for name in ("then", "finally", "left", "log"):
             for sequence in self._parts[name]:
                 job_id = self.shard.id_of(sequence)
                 text = f"job:{job_id}:{name}"
@@ -246,6 +246,8 @@ class Survey:
         """Inspect a job, with a hint at the structure that it was found in."""
         if key.kind == "type":
             await self._inspect_in(job_id, key.job_type)
+        elif key.name == "left":
+            await self.inspect(key.number, JobHints(parents={job_id}))
         elif key.kind == "part":
             if score != job_id:
                 self._suspect("dependant", key, b"%d" % job_id)

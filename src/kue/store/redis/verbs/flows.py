@@ -42,7 +42,8 @@ async def _ids(
     while True:
         found = await db.on_all(read)
         ids = sorted(chain(*found))[:count]
-        if not ids:
+        # Scores that are not ids, which is damage, would be found forever.
+        if not ids or ids[-1] <= after:
             return
         yield ids
         after = ids[-1]

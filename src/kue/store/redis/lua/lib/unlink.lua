@@ -53,7 +53,7 @@ function links.forget_some(id, most)
   local parents = redis.call("SPOP", job .. id .. ":left", most)
   for _, parent in ipairs(parents) do
     -- Since then it may have been replaced by one that waits for the same.
-    if redis.call("SISMEMBER", job .. id .. ":after", parent) == 0 then
+    if tonumber(parent) and redis.call("SISMEMBER", job .. id .. ":after", parent) == 0 then
       links.remove_anywhere(parent, id)
     end
   end
