@@ -342,6 +342,22 @@ local function end_target(entry)
   entry.unique = entry.least ~= 0 and entry.unique or nil
 end
 
+-- Return the on_parent_failure of a stored job, which must be blocked; looked up once.
+local policies = {}
+local function policy_of_blocked(id)
+  if not policies[id] then
+    local head = header(id)
+    local place = head and place_of(id, queue(head.type))
+    if place ~= "blocked" then
+      refuse(id, place == "held" and "waiting" or place or "gone")
+      return nil
+    end
+    redis.call("SCARD", job .. id .. ":after")
+    policies[id] = head.failure or "block"
+  end
+  return policies[id]
+end
+
 -- Have a blocked job wait for the new job of an entry.  One of this call that its own
 -- parents cancelled or released does not.
 local function put_before(entry, target)
@@ -350,15 +366,8 @@ local function put_before(entry, target)
     entry.joins[#entry.joins + 1] = target
   elseif other and other.state == "blocked" then
     other.open[#other.open + 1] = entry.id
-  elseif not other then
-    local head = header(target)
-    local place = head and place_of(target, queue(head.type))
-    if place ~= "blocked" then
-      refuse(target, place == "held" and "waiting" or place or "gone")
-      return
-    end
-    redis.call("SCARD", job .. target .. ":after")
-    entry.before[#entry.before + 1] = { id = target, policy = head.failure or "block" }
+  elseif not other and policy_of_blocked(target) then
+    entry.before[#entry.before + 1] = target
   end
 end
 
@@ -582,8 +591,9 @@ local function write_ties(entry)
   local id = entry.id
   for _, target in ipairs(entry.before or {}) do
     -- Unless a later draft of this call replaced it.
-    if not entry_of[target.id] or entry_of[target.id].state == "blocked" then
-      write_link(target.id, id, target.policy)
+    local other = entry_of[target]
+    if not other or other.state == "blocked" then
+      write_link(target, id, other and other.policy or policies[target])
     end
   end
   for _, target in ipairs(entry.joins or {}) do
