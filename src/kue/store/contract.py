@@ -670,6 +670,7 @@ class Store(ABC):
         `MAX_PAGE_BYTES`, with at least one job and a cursor to continue.
         """
 
+    @abstractmethod
     async def members(
         self, flow: int, *, limit: int = 50, cursor: str | None = None
     ) -> Page:
@@ -680,8 +681,8 @@ class Store(ABC):
         removed, or if there never was one.  With several shards a job that was just
         added may be missing from a page that was read before.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     async def flow_counts(self, flows: Sequence[int]) -> list[FlowCounts]:
         """
         Return how many members flows have, by state; all 0 where there is no flow.
@@ -690,7 +691,6 @@ class Store(ABC):
         removed after it has ended still counts; one that is removed before counts as
         cancelled.
         """
-        raise NotImplementedError
 
     @abstractmethod
     async def count(self) -> dict[str, dict[State, int]]:

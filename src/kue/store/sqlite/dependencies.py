@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: The most dependants that one transaction notifies.
 CASCADE = 1000
+#: How long a call that is stored in parts may take; then its producer is gone.
+MAX_HOLD_MS = 3_600_000
 _ANY = "SELECT EXISTS (SELECT 1 FROM links)"
 #: With how those ended before whose dependants were not all notified.
 _PARENTS = """
@@ -54,6 +56,17 @@ AND NOT EXISTS (SELECT 1 FROM links WHERE child = id)
 _RELEASE = """
 UPDATE jobs SET state = new.value->>1, at = new.value->>2
 FROM json_each(?) AS new WHERE jobs.id = new.value->>0 AND state = 'blocked'
+"""
+_HOLD = """
+INSERT OR IGNORE INTO links (parent, child) SELECT id, id FROM jobs
+WHERE id IN (SELECT value FROM json_each(?)) AND state = 'blocked'
+"""
+_END_HOLDS = """
+DELETE FROM links WHERE parent = child AND child IN (SELECT value FROM json_each(?))
+"""
+_OLD_HOLDS = """
+SELECT child FROM links INDEXED BY links_held JOIN jobs ON id = child
+WHERE parent = child AND created_at <= ? LIMIT 1000
 """
 #: A recorded failure may be outdated by now; any other ending is not overwritten.
 _POSTPONE = """
@@ -114,6 +127,24 @@ def release(tx: Transaction, ids: Iterable[int]) -> None:
     free = tx.db.execute(_UNLINKED, (as_json(list(ids)),)).fetchall()
     _release(tx, [job_id for job_id, is_only in free if not is_only])
     _cancel(tx, [job_id for job_id, is_only in free if is_only], NONE_FAILED)
+
+
+def hold(tx: Transaction, ids: Sequence[int]) -> None:
+    """Have blocked jobs wait for themselves, until all jobs before them are added."""
+    tx.run(_HOLD, as_json(ids))
+
+
+def end_holds(tx: Transaction, ids: Sequence[int]) -> None:
+    """Let jobs no longer wait for themselves."""
+    tx.run(_END_HOLDS, as_json(ids))
+    release(tx, ids)
+
+
+def end_old_holds(tx: Transaction) -> None:
+    """Release jobs that a call left behind which was never completed."""
+    old = tx.db.execute(_OLD_HOLDS, (tx.now - MAX_HOLD_MS,)).fetchall()
+    if old:
+        end_holds(tx, [job_id for (job_id,) in old])
 
 
 def _release(tx: Transaction, ids: Sequence[int]) -> None:

@@ -159,7 +159,18 @@ class NewLinks:
         self._rows.clear()
         self._flows.clear()
 
-    def release_targets(self) -> None:
-        """Release drafts that no job precedes after all."""
-        targets = (self._added[-number - 1] for number in self._targets)
-        dependencies.release(self._tx, [one.id for one in targets if one.new])
+    def pass_on(self, *, is_last: bool) -> None:
+        """
+        Do what new jobs mean for those that are to wait for them.
+
+        Between the parts of a call these wait for themselves, too, or those before them
+        could all have ended before the next part is added.
+        """
+        dependencies.notify_dependants(self._tx)
+        positions = (-number - 1 for number in self._targets)
+        added = [self._added[at] for at in positions if at < len(self._added)]
+        targets = [one.id for one in added if one.new]
+        if is_last:
+            dependencies.end_holds(self._tx, targets)
+        else:
+            dependencies.hold(self._tx, targets)

@@ -444,6 +444,9 @@ CREATE TABLE flows (
     gone_cancelled INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
+-- jobs that wait for themselves, until the call that adds them is complete
+CREATE INDEX links_held ON links (child) WHERE parent = child;
+
 CREATE TABLE unlinked (child INTEGER PRIMARY KEY) STRICT;
 
 -- one bit for each of 8192 ids

@@ -9,7 +9,7 @@ import msgspec
 from kue.model.events import Kind
 from kue.model.job import Cancelled, Draft, State
 from kue.store.codec import body_of, line_of, tail_of
-from kue.store.sqlite import dependencies, queue_cap, ranking, replacement, unique_keys
+from kue.store.sqlite import queue_cap, ranking, replacement, unique_keys
 from kue.store.sqlite.new_links import FREE, NewLinks, has_links
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.validation import InvalidCall
@@ -217,11 +217,9 @@ class _Batch:
             written.clear()
 
     def finish(self) -> None:
-        """Pass on what new jobs mean for others, once all that belong together are."""
+        """Pass on what the new jobs mean for others."""
         if self._links is not None:
-            dependencies.notify_dependants(self._tx)
-            if len(self.added) == self._size:
-                self._links.release_targets()
+            self._links.pass_on(is_last=len(self.added) == self._size)
 
 
 def _columns(

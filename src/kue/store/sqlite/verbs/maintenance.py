@@ -128,6 +128,7 @@ def tend(
     expired = _expire(tx, limit)
     released, more_links = dependencies.notify_postponed(tx, limit)
     more_unlinked = removal.unlink_postponed(tx)
+    dependencies.end_old_holds(tx)
     pruned = _prune(tx, limit, keep)
     more_held = limits.release_unlimited(tx)
     named_limits.recheck_openings(tx)
