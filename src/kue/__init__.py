@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kue.client.batch import Batch, batch
+from kue.client.batch import BatchBuilder, batch
 from kue.client.batch_handle import BatchHandle, BatchProgress
 from kue.client.builder import JobBuilder
 from kue.client.circuit_breaker import circuit_breaker
@@ -75,7 +75,7 @@ __all__ = [
     "ActiveJob",
     "BadArguments",
     "BadPayload",
-    "Batch",
+    "BatchBuilder",
     "BatchHandle",
     "BatchProgress",
     "Cancel",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _OWN_OPTIONS = {"attempts": 100, "backoff": exponential("1s", max="1m", jitter=0.5)}
 
 
-class Batch:
+class BatchBuilder:
     """A batch that is not enqueued yet; `kue.batch` makes one."""
 
     def __init__(self, name: str = "", *, allow_failures: bool = False) -> None:
@@ -52,7 +52,7 @@ class Batch:
         self._finally: list[Signature[Any]] = []
 
     def __repr__(self) -> str:
-        return f"<Batch {self.name!r}>"
+        return f"<BatchBuilder {self.name!r}>"
 
     def then(self, call: Signature[Any]) -> Self:
         """Run *call* with the id of the batch, once all jobs have succeeded."""
@@ -149,14 +149,14 @@ class Batch:
         return BatchHead(drafts, number, watch)
 
 
-def batch(name: str = "", *, allow_failures: bool = False) -> Batch:
+def batch(name: str = "", *, allow_failures: bool = False) -> BatchBuilder:
     """
     Return a batch, to be filled by ``await batch.enqueue(calls)``.
 
     Unless failures are allowed, the first one cancels the jobs that have not started,
     and the batch fails.
     """
-    return Batch(name, allow_failures=allow_failures)
+    return BatchBuilder(name, allow_failures=allow_failures)
 
 
 class BatchHead(NamedTuple):

@@ -41,12 +41,19 @@ def check_batch(things: Sequence[Any], what: str) -> None:
         )
 
 
-def check_drafts(drafts: Sequence[Draft]) -> None:
-    """Raise `InvalidCall` for too many drafts, or an invalid reference in one."""
+def check_drafts(drafts: Sequence[Draft]) -> bool:
+    """
+    Raise `InvalidCall` for too many drafts, or an invalid reference in one.
+
+    Returns whether any of them refers to another job.
+    """
     check_batch(drafts, "drafts")
+    is_linked = False
     for position, draft in enumerate(drafts):
         if draft.spec.after or draft.before or draft.flow is not None:
             _check_references(draft, position)
+            is_linked = True
+    return is_linked
 
 
 def _check_references(draft: Draft, position: int) -> None:

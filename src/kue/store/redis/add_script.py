@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kue.model.errors import InvalidTransition, JobNotFound, UnknownParent
@@ -25,6 +26,8 @@ NO_SCHEDULES = 0
 MAX_DROP_CALLS = 10
 #: How long a `durable` add waits for a replica.
 DURABLE_WAIT_MS = 2000
+#: How a draft is one that others come before: see ``add.lua``.
+_TARGETS = ("1", "2")
 _STATES = frozenset(state.value for state in State)
 
 
@@ -97,25 +100,18 @@ def behind(producer: str, seq: int) -> InvalidCall:
     )
 
 
-def arguments(drafts: Sequence[Draft], ties: Sequence[str] | None = None) -> list[Any]:
+def arguments(drafts: Sequence[Draft], ties: Sequence[str] = ()) -> list[Any]:
     """
     Return drafts as ``add.lua`` takes them: grouped by header, in the same order.
 
-    *ties* are what ties each to others, if its references are not those of *drafts*.
+    *ties* are what ties each of them to other jobs, if any are: see `ties_of`.
     """
     args: list[Any] = []
     group: tuple[str, int, str, bool] | None = None
     count_at = 0
-    targets = targets_of(drafts) if ties is None else ()
-    for position, draft in enumerate(drafts):
+    for draft, tie in zip(drafts, ties or repeat(""), strict=False):
         spec = draft.spec
-        if ties is not None:
-            tie = ties[position]
-        elif spec.after or draft.before or targets or draft.flow is not None:
-            tie = tie_of(draft, "1" if position in targets else "")
-        else:
-            tie = ""
-        options = options_of(draft, may_be_blocked=tie[-1:] in ("1", "2"))
+        options = options_of(draft, tie[-1:] in _TARGETS) if tie else options_of(draft)
         is_plain = not (options or draft.at or spec.delay or tie)
         key = (draft.type, draft.priority, options, is_plain)
         if key != group:
@@ -134,6 +130,15 @@ def arguments(drafts: Sequence[Draft], ties: Sequence[str] | None = None) -> lis
         if not is_plain:
             args += _full_fields(draft, tie)
     return args
+
+
+def ties_of(drafts: Sequence[Draft]) -> list[str]:
+    """Return what ties drafts to each other, which one script adds, and to others."""
+    targets = targets_of(drafts)
+    return [
+        tie_of(draft, "1" if position in targets else "")
+        for position, draft in enumerate(drafts)
+    ]
 
 
 def targets_of(drafts: Sequence[Draft]) -> set[int]:

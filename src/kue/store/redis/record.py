@@ -44,7 +44,7 @@ def priority_field(draft: Draft, options: str) -> str:
     return f"*{draft.priority}" if options else str(draft.priority)
 
 
-def options_of(draft: Draft | Job, *, may_be_blocked: bool = False) -> str:
+def options_of(draft: Draft | Job, may_be_blocked: bool = False) -> str:
     """
     Return the fields after the type: empty for most jobs.
 

@@ -178,9 +178,9 @@ def _parts_left(facts: JobFacts) -> Iterator[Violation]:
 
 def _unforgotten(job: JobRecord) -> Iterator[Violation]:
     if "left" in job.parts and "left" not in job.marks:
-        problem = "no longer waits for jobs that still list it, which are not told"
+        problem = "no longer waits for jobs that still list it, which are not notified"
         command = ("HSET", job.keys.of_shard("outbox"), f"left:{job.job_id}", "")
-        yield Violation(problem, "have maintenance tell them", (command,))
+        yield Violation(problem, "have maintenance notify them", (command,))
 
 
 def _gone_parent(facts: JobFacts) -> Iterator[Violation]:

@@ -60,6 +60,7 @@
 --- @include lib/job_bitmap
 --- @include lib/job_place
 --- @include lib/flow
+--- @include lib/parents
 --- @include lib/unique_key
 --- @include lib/rank
 
@@ -169,45 +170,13 @@ local function holder(plan, key)
   return holder_of(plan.q, key)
 end
 
--- Return how a parent ended: "complete", "failed", "cancelled", "removed", or "open".
--- Looked up once, however many of the drafts wait for it.
-local how_ended = {}
+-- Return how a parent on this shard ended, also if it is one of this call.
 local function ended(id)
   local entry = entry_of[id]
   if entry or math.floor(id / shards) >= first_seq then
     return entry and entry.state == "cancelled" and "cancelled" or "open"
   end
-  if not how_ended[id] then
-    local head = header(id)
-    local place = head and place_of(id, queue(head.type))
-    how_ended[id] = not head and removed.outcome(id)
-      or (not place or place == "parked") and "removed" or FINAL[place] and place or "open"
-  end
-  return how_ended[id]
-end
-
-local function was(parent, how)
-  return "job " .. parent .. ", which it waited for, "
-    .. (how == "failed" and how or "was " .. how)
-end
-
--- Return the parents on this shard that are still waited for, those on other shards, why
--- the job can never run, and whether a failed one releases it.
-local function sort_parents(parents, policy)
-  local open, remote, lost, is_released = {}, {}, nil, false
-  for _, parent in ipairs(parents) do
-    local how = parent % shards == shard and ended(parent)
-    if not how then
-      remote[#remote + 1] = parent
-    elseif how == "open" or (how == "failed" and policy == "block") then
-      open[#open + 1] = parent
-    elseif how == "failed" and policy == "only" then
-      is_released = true
-    elseif how ~= "complete" and (policy == "block" or policy == "cancel") then
-      lost = lost or was(parent, how)
-    end
-  end
-  return open, remote, lost, is_released
+  return parents.ended(id)
 end
 
 -- Return the id that a reference to a draft stands for; nil if that was refused.
@@ -301,45 +270,60 @@ local function replaceable(plan, id, place)
   return entry and entry.state ~= "cancelled" and entry or nil
 end
 
-local NONE_FAILED = "none of the jobs it waited for failed"
 local function due_state(entry)
   return entry.due > now and "delayed" or "waiting"
 end
 
 -- Set where the job of an entry goes, and the parents that it waits for.
 local function set_state(entry, tied)
-  local policy, is_released = entry.policy, false
-  entry.open, entry.remote, entry.lost = {}, {}, nil
+  local is_released = false
+  entry.open, entry.lost = {}, nil
   if tied then
     entry.target = tied.target ~= "" and tied.target or entry.target
-    entry.open, entry.remote, entry.lost, is_released = sort_parents(tied.parents, policy)
+    entry.open, entry.lost, is_released = parents.sort(tied.parents, entry.policy, ended)
   end
-  if entry.target == "2" then
-    entry.open[#entry.open + 1] = "itself"
-  end
-  if entry.lost then
+  -- One that others come before may wait for nothing but those.
+  if entry.lost and not (entry.target and #entry.open == 0 and entry.policy == "only") then
     entry.state = "cancelled"
   elseif is_released then
-    entry.open, entry.remote, entry.state = {}, {}, due_state(entry)
-  elseif #entry.open + #entry.remote > 0 or entry.target then
-    entry.state = "blocked"
-  elseif tied and #tied.parents > 0 and policy == "only" then
-    entry.state, entry.lost = "cancelled", NONE_FAILED
+    entry.state = due_state(entry)
+  elseif #entry.open > 0 or entry.target then
+    entry.state, entry.lost = "blocked", nil
   else
     entry.state = due_state(entry)
+  end
+  if entry.target == "2" and entry.state == "blocked" then
+    entry.open[#entry.open + 1] = "itself"
   end
 end
 
 -- Release a job that no draft of this call comes before after all.
 local function end_target(entry)
-  if entry.state ~= "blocked" or #entry.open + #entry.remote > 0 then
+  if entry.state ~= "blocked" or #entry.open > 0 then
     return
   elseif entry.policy ~= "only" then
     entry.state = due_state(entry)
     return
   end
-  entry.state, entry.lost, entry.expires = "cancelled", NONE_FAILED, nil
+  entry.state, entry.expires = "cancelled", nil
+  entry.lost = "none of the jobs it waited for failed"
   entry.unique = entry.least ~= 0 and entry.unique or nil
+end
+
+-- Return the on_parent_failure of a stored job, which must be blocked; looked up once.
+local policies = {}
+local function policy_of_blocked(id)
+  if not policies[id] then
+    local head = header(id)
+    local place = head and place_of(id, queue(head.type))
+    if place ~= "blocked" then
+      refuse(id, place == "held" and "waiting" or place or "gone")
+      return nil
+    end
+    redis.call("SCARD", job .. id .. ":after")
+    policies[id] = head.failure or "block"
+  end
+  return policies[id]
 end
 
 -- Have a blocked job wait for the new job of an entry.  One of this call that its own
@@ -350,15 +334,8 @@ local function put_before(entry, target)
     entry.joins[#entry.joins + 1] = target
   elseif other and other.state == "blocked" then
     other.open[#other.open + 1] = entry.id
-  elseif not other then
-    local head = header(target)
-    local place = head and place_of(target, queue(head.type))
-    if place ~= "blocked" then
-      refuse(target, place == "held" and "waiting" or place or "gone")
-      return
-    end
-    redis.call("SCARD", job .. target .. ":after")
-    entry.before[#entry.before + 1] = { id = target, policy = head.failure or "block" }
+  elseif not other and policy_of_blocked(target) then
+    entry.before[#entry.before + 1] = target
   end
 end
 
@@ -565,25 +542,20 @@ if fired > 0 then
   redis.call("ZCARD", root .. ":due")
 end
 
--- Have a blocked job of this shard wait for another; `policy` is its on_parent_failure.
-local function write_link(id, parent, policy)
-  if parent == "itself" then
-    parent = id
-    redis.call("HSET", root .. ":outbox", "hold:" .. id, now)
-    request_maintenance(SHARD)
-  else
-    redis.call("ZADD", job .. parent .. (policy == "block" and ":then" or ":finally"), id, id)
-    redis.call("SADD", root .. ":parents", parent)
-  end
-  redis.call("SADD", job .. id .. ":after", parent)
+-- Have the job of an entry wait for itself, until the caller has added all before it.
+local function hold(id)
+  redis.call("SADD", job .. id .. ":after", id)
+  redis.call("HSET", root .. ":outbox", "hold:" .. id, now)
+  request_maintenance(SHARD)
 end
 
 local function write_ties(entry)
   local id = entry.id
   for _, target in ipairs(entry.before or {}) do
     -- Unless a later draft of this call replaced it.
-    if not entry_of[target.id] or entry_of[target.id].state == "blocked" then
-      write_link(target.id, id, target.policy)
+    local other = entry_of[target]
+    if not other or other.state == "blocked" then
+      parents.link(target, id, other and other.policy or policies[target])
     end
   end
   for _, target in ipairs(entry.joins or {}) do
@@ -591,13 +563,11 @@ local function write_ties(entry)
     request_maintenance(SHARD)
   end
   for _, parent in ipairs(entry.state == "blocked" and entry.open or {}) do
-    write_link(id, parent, entry.policy)
-  end
-  for _, parent in ipairs(entry.state == "blocked" and entry.remote or {}) do
-    redis.call("SADD", job .. id .. ":after", parent)
-    redis.call("HSET", root .. ":outbox", "link:" .. id .. ":" .. parent,
-      entry.policy == "block" and "0" or "1")
-    request_maintenance(SHARD)
+    if parent == "itself" then
+      hold(id)
+    else
+      parents.link(id, parent, entry.policy)
+    end
   end
 end
 

@@ -15,6 +15,7 @@ from kue.store.redis.add_script import (
     refusal,
     targets_of,
     tie_of,
+    ties_of,
 )
 from kue.store.redis.links import end_hold, join_target, link_to_parent
 from kue.store.redis.verbs.pages import get
@@ -40,12 +41,12 @@ async def add(
     durable: bool = False,
     now: int | None = None,
 ) -> list[Added]:
-    check_drafts(drafts)
+    ties = ties_of(drafts) if check_drafts(drafts) else ()
     _check_seq(db, producer, seq)
     call = AddCall(producer, seq, durable, now)
     parts = split(drafts, bytes_of_draft)
     if db.count == 1 and len(parts) == 1:
-        confirmed, added = await add_part(db, 0, call, 0, arguments(drafts))
+        confirmed, added = await add_part(db, 0, call, 0, arguments(drafts, ties))
     else:
         confirmed, added = await _AddInParts(db, drafts, call).run()
     if not confirmed and (stored := [one.id for one in added if not one.is_refused]):

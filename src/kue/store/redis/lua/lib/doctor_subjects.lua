@@ -112,8 +112,8 @@ local function facts_of_errors(job_type)
   return facts
 end
 
--- A flow: where its job is, if on this shard; whether other shards still have to be told of
--- it, or have told; how many members there are, and the fields with their values.
+-- A flow: where its job is, if on this shard; whether that one's shard is still to be
+-- notified of the members here; how many there are, and the fields with their values.
 local function facts_of_flow(flow)
   local key, is_home = root .. ":flow:" .. flow, flow % shards == shard
   local link = read("HGET", root .. ":outbox", "root:" .. flow .. ":" .. shard)

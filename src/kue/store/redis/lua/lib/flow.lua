@@ -2,7 +2,7 @@
 -- `:flow:<flow>` how many ended in which way: `complete`, `failed` and `cancelled` count
 -- removed ones, too, which `gone_complete` and so on count alone.  On the shard of the job
 -- that gives the flow its name, `at:<shard>` lists all that have members; elsewhere
--- `linked` marks that this shard was told to that one.
+-- `linked` marks that this one is, or is about to be.
 -- Counting must not stop a script between two writes: `kue doctor` counts again.
 local flows = {}
 
