@@ -7,9 +7,9 @@ import { stateBadge } from "./job-state.js";
 import { keyedList } from "./keyed-list.js";
 
 //: Size of a node and the gaps between nodes, in px; the sheet has the same.
-const WIDTH = 208;
+const WIDTH = 184;
 const HEIGHT = 64;
-const GAP_X = 56;
+const GAP_X = 44;
 const GAP_Y = 16;
 
 //: Return {node, update(graph)}.  *menuOf(job)* returns a node with actions, or null.

@@ -96,7 +96,8 @@ function nameView({ id, name }) {
 //: A batch is blocked while its jobs run: that is how it waits for them.
 function stateView({ state, is_cancelled: isCancelled }) {
   if (isCancelled && state !== "cancelled") return h("span", { class: "note" }, "cancelling");
-  return state === "blocked" ? h("span", { class: "note" }, "in progress") : stateBadge(state);
+  if (state !== "blocked") return stateBadge(state);
+  return h("span", { class: "state", dataset: { state: "active" } }, icon("active"), "in progress");
 }
 
 function progressView({ percent, name, id }) {
