@@ -204,6 +204,9 @@ class Both:
         self._see_dropped()
         dropped = self.model.dropped
         same(said, self.model.add(drafts, producer, seq, self.now, dropped))
+        if self.model.doomed:
+            # What their end means for others may be left to maintenance.
+            self.tend()
         return said
 
     def refuse_add(self, drafts: Sequence[Draft], producer: str, seq: int) -> None:
@@ -348,7 +351,7 @@ class Both:
         while one := self.model.tend(keep, LEASE, self.now, gone):
             wanted = together(wanted, one)
         wanted = together(wanted, MaintenanceResult(expired=expired))
-        same(said, wanted)
+        same(msgspec.structs.replace(said, released=0), wanted)
         return said
 
     @a_call

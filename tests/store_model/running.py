@@ -70,7 +70,7 @@ class Running(Linking):
         self.producers: dict[str, tuple[int, list[Added]]] = {}
         self.last_fence = 0
         #: New jobs that others are to wait for, and that were cancelled at once.
-        self._doomed: list[Entry] = []
+        self.doomed: list[Entry] = []
 
     # -- producing -------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Running(Linking):
         room = {type: self.room_for(type) for type in types}
         targets = {-n for draft in drafts for n in draft.before if n < 0}
         answer: list[Added] = []
-        self._doomed.clear()
+        self.doomed.clear()
         for number, given in enumerate(drafts, start=1):
             draft = self.resolved(given, answer)
             is_target = number in targets
@@ -112,7 +112,7 @@ class Running(Linking):
 
     def _pass_on(self, targets: Sequence[Added], now: int) -> None:
         """Do to jobs that were to wait for new ones what follows from those."""
-        for entry in self._doomed:
+        for entry in self.doomed:
             self.tell_children(entry, State.CANCELLED, now)
         for target in (self.jobs.get(one.id) for one in targets if one.new):
             if target and target.state is State.BLOCKED and not target.parents:
@@ -143,7 +143,7 @@ class Running(Linking):
         self.jobs[entry.id] = entry
         self.enter_flow(entry)
         if self.join(entry) and entry.state is State.CANCELLED:
-            self._doomed.append(entry)
+            self.doomed.append(entry)
         return Added(entry.id, True, now)
 
     def _replace(self, entry: Entry, draft: Draft, now: int) -> None:

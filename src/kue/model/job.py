@@ -75,14 +75,14 @@ MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
         State.BLOCKED: _READY_OR_DELAYED | {State.FAILED, State.CANCELLED},
         # One failed run is one move: straight to where the job goes next.
         State.ACTIVE: _READY_OR_DELAYED | FINAL,
-        **dict.fromkeys(FINAL, _READY_OR_DELAYED),
+        **dict.fromkeys(FINAL, _READY_OR_DELAYED | {State.BLOCKED}),
     }
 )
 
 #: The part of MOVES that an operator may request (verb ``move``): only workers start
 #: and end runs, and ``cancel`` is a separate verb.
 MOVES_BY_HAND: Mapping[State, frozenset[State]] = MappingProxyType(
-    {state: to & _READY_OR_DELAYED for state, to in MOVES.items()}
+    {state: to & (_READY_OR_DELAYED | {State.BLOCKED}) for state, to in MOVES.items()}
     | {State.ACTIVE: frozenset()}
 )
 

@@ -191,6 +191,8 @@ class Store(ABC):
         though it is not in their ``spec.after``.  A draft of this call that is named
         there is stored as blocked, unless its parents cancel it.  A draft that adds no
         job makes none wait: if nothing else does, the jobs are released at the end.
+        One that is cancelled at once counts as a cancelled parent, with the next
+        maintenance pass at the latest.
 
         A job with ``flow`` is a member of that job's flow: see `members`.  If that job
         does not exist (any more), it is stored with ``flow`` all the same.
@@ -444,7 +446,7 @@ class Store(ABC):
         self, request: MoveRequest, *, now: int | None = None
     ) -> list[Reply]:
         """
-        Move jobs to ``waiting`` or ``delayed``, as `MOVES_BY_HAND` allows.
+        Move jobs to ``waiting``, ``delayed`` or ``blocked`` (see `MOVES_BY_HAND`).
 
         The states and what was *seen* are checked atomically with the move: a job that
         ended since it was read does not run again.  A job that was seen to have ended
@@ -457,6 +459,11 @@ class Store(ABC):
         continues with a line ``restarted``, and its unique key is taken again (HELD if
         another job has it).  A blocked job no longer waits for its parents.  Moving a
         waiting job to waiting is ALREADY.
+
+        A finished job that is moved to ``blocked`` waits for the jobs of its
+        ``spec.after`` that it would wait for if it were added now.  If there are none,
+        it becomes waiting, or delayed by its own delay; if one would cancel it, it is
+        REFUSED.
         """
 
     @abstractmethod

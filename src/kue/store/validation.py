@@ -93,10 +93,10 @@ def check_move(request: MoveRequest) -> None:
     """Raise `InvalidCall` for a move to a state that jobs cannot be moved to."""
     check_batch(request.job_ids, "jobs")
     to = request.to
-    if to not in (State.WAITING, State.DELAYED):
+    if to not in (State.WAITING, State.DELAYED, State.BLOCKED):
         raise InvalidCall(
-            f"jobs can be moved to waiting or delayed, not to {to}; workers start and "
-            "end them, and cancel is a separate verb"
+            f"jobs can be moved to waiting, delayed or blocked, not to {to}; workers "
+            "start and end them, and cancel is a separate verb"
         )
     if to is State.DELAYED and request.at is None:
         raise InvalidCall("moving a job to delayed needs at=, the time it is due")

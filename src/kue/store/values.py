@@ -210,7 +210,7 @@ class MoveRequest(msgspec.Struct, frozen=True):
     """Which jobs to move where, and under which conditions."""
 
     job_ids: Sequence[int]
-    #: ``waiting`` or ``delayed``.
+    #: ``waiting``, ``delayed`` or ``blocked``.
     to: State
     #: When a delayed job is due, Unix ms.
     at: int | None = None

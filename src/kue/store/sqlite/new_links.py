@@ -1,11 +1,14 @@
 """
 Links of jobs that are being added: their parents, and the jobs that wait for them.
 
+A finished job that is blocked again is linked as if it were added now.
+
 Most calls of `add` have none, and make no `NewLinks`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -17,9 +20,9 @@ from kue.store.sqlite import dependencies, flows, lost_jobs
 from kue.store.sqlite.verb_transaction import Transaction, as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from kue.model.job import Draft
+    from kue.model.job import Draft, Job, JobTerms
     from kue.store.values import Added
 
 _STATES = "SELECT id, state FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
@@ -46,6 +49,45 @@ class Standing(NamedTuple):
 
 #: It waits for nothing.
 FREE = Standing(State.WAITING)
+
+
+def standing_of(
+    terms: JobTerms, how_of: Callable[[int], str], *, is_target: bool = False
+) -> Standing:
+    """Return what the parents of a job mean for it, by the state of each."""
+    open_: list[int] = []
+    for parent in terms.spec.after:
+        how = how_of(parent)
+        match effect_of(how, terms.on_parent_failure):
+            case "release":
+                return FREE
+            case "cancel":
+                return Standing(State.CANCELLED, reason_of(parent, how))
+            case "wait":
+                open_.append(parent)
+    if open_ or is_target:
+        return Standing(State.BLOCKED, parents=tuple(open_))
+    if terms.spec.after and terms.on_parent_failure == "only":
+        return Standing(State.CANCELLED, NONE_FAILED)
+    return FREE
+
+
+def standing_again(tx: Transaction, job: Job) -> Standing:
+    """Return what the parents of a job that exists mean for it now."""
+    return standing_of(job, partial(_read_state, tx))
+
+
+def link_again(tx: Transaction, job_id: int, parents: Iterable[int]) -> None:
+    """Have a job wait for parents again."""
+    tx.run("DELETE FROM unlinked WHERE child = ?", job_id)
+    tx.run(_LINKS, as_json([(parent, job_id) for parent in parents]))
+
+
+def _read_state(tx: Transaction, job_id: int) -> str:
+    state: str | None = tx.one("SELECT state FROM jobs WHERE id = ?", job_id)
+    if state is None:
+        return State.COMPLETE if lost_jobs.has_succeeded(tx, job_id) else REMOVED
+    return state
 
 
 class NewLinks:
@@ -107,32 +149,13 @@ class NewLinks:
     def standing(self, draft: Draft) -> Standing:
         """Return whether a job has to wait for its parents, or is cancelled."""
         is_target = self._own_reference in self._targets
-        open_: list[int] = []
-        for parent in draft.spec.after:
-            how = self._how(parent)
-            match effect_of(how, draft.on_parent_failure):
-                case "release":
-                    return FREE
-                case "cancel":
-                    return Standing(State.CANCELLED, reason_of(parent, how))
-                case "wait":
-                    open_.append(parent)
-        if open_ or is_target:
-            return Standing(State.BLOCKED, parents=tuple(open_))
-        if draft.spec.after and draft.on_parent_failure == "only":
-            return Standing(State.CANCELLED, NONE_FAILED)
-        return FREE
+        return standing_of(draft, self._how, is_target=is_target)
 
     def _how(self, job_id: int) -> str:
         """Return the state of a job; of a removed one, whether it had succeeded."""
-        how = self._state_of.get(job_id)
-        if how is None:
-            how = self._tx.one("SELECT state FROM jobs WHERE id = ?", job_id)
-        if how is None:
-            succeeded = lost_jobs.has_succeeded(self._tx, job_id)
-            how = State.COMPLETE if succeeded else REMOVED
-        self._state_of[job_id] = how
-        return how
+        if job_id not in self._state_of:
+            self._state_of[job_id] = _read_state(self._tx, job_id)
+        return self._state_of[job_id]
 
     def add(
         self, draft: Draft, job_id: int, state: State, parents: Iterable[int]
