@@ -13,7 +13,8 @@
     2  shards  how many there are
     3  shard   which one this is
     4  states  ",failed,cancelled," to restart only those; empty for any
-    then for each: id, created, ending as in lib/expected_state, parents as "id,id,…"
+    then for each: id, created, ending as in lib/expected_state, parents as "id,id,…";
+       one of another shard as "id:outcome"
 
   Returns  for each job it came to: word, "" or the state it is in or the holder of its
            unique key; words: done | already | refused | held | gone
@@ -43,8 +44,11 @@ local states, answers = ARGV[4], {}
 
 local function ids_in(list)
   local ids = {}
-  for id in string.gmatch(list, "%d+") do
+  for id, outcome in string.gmatch(list, "(%d+):?(%a*)") do
     ids[#ids + 1] = id
+    if outcome ~= "" then
+      parents.how[id] = outcome
+    end
   end
   return ids
 end

@@ -72,7 +72,7 @@ async def _block(db: Shards, request: MoveRequest, now: int | None) -> list[Repl
     """Restart finished jobs, which then wait for their parents again."""
     jobs = await get(db, request.job_ids)
     parents = {job.id: job.spec.after for job in jobs if job}
-    lists = {job_id: ",".join(map(str, after)) for job_id, after in parents.items()}
+    lists = await _listed_parents(db, parents)
     args = (_listed(request.states),)
     replies = await _change(
         db, "block", request.job_ids, args, request.seen, now, lists
@@ -82,6 +82,32 @@ async def _block(db: Shards, request: MoveRequest, now: int | None) -> list[Repl
             if db.shard_of(parent) != db.shard_of(job_id):
                 await link_to_parent(db, job_id, parent, now=now)
     return replies
+
+
+async def _listed_parents(
+    db: Shards, parents: Mapping[int, Sequence[int]]
+) -> dict[int, str]:
+    """Return the parents of each job as ``block.lua`` takes them."""
+    remote = {
+        parent: ""
+        for job_id, after in parents.items()
+        for parent in after
+        if db.shard_of(parent) != db.shard_of(job_id)
+    }
+    ids = list(remote)
+    for start in range(0, len(ids), MAX_BATCH):
+        part = ids[start : start + MAX_BATCH]
+        for shard, positions in db.by_shard(part).items():
+            chosen = [part[position] for position in positions]
+            found = await db.run(shard, "outcomes", *chosen)
+            remote |= {
+                parent: f":{outcome.decode()}"
+                for parent, outcome in zip(chosen, found, strict=True)
+            }
+    return {
+        job_id: ",".join(f"{parent}{remote.get(parent, '')}" for parent in after)
+        for job_id, after in parents.items()
+    }
 
 
 async def cancel(
