@@ -48,6 +48,7 @@ export function dependencies() {
     fill(
       node,
       job.parent !== null && h("p", null, "Part of ", jobLink(job.parent)),
+      h("p", null, h("a", { href: href(`/flows/${job.id}`) }, "Graph of the flow")),
       job.after.length > 0 && h("p", { class: "faint" }, CONDITIONS[job.on_parent_failure]),
       h("ul", null, found.map(item)),
       rest > 0 && h("p", { class: "faint" }, `and ${rest} more`),
@@ -60,7 +61,7 @@ export function dependencies() {
 }
 
 export function hasDependencies(job) {
-  return job.parent !== null || job.after.length > 0;
+  return job.parent !== null || job.flow !== null || job.after.length > 0;
 }
 
 function isFailed({ state }) {
