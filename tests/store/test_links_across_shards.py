@@ -13,7 +13,7 @@ import pytest
 
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.redis.links import join_target
+from kue.store.redis.links import join_target, relay
 from kue.store.redis.store import RedisStore
 from kue.store.values import MoveRequest, PageRequest, RemoveRequest
 from tests.support.flows import add_linked, linked, run_all, states_of
@@ -276,3 +276,21 @@ async def test_members_of_a_flow_that_was_removed_before_it_knew_are_forgotten(
     assert hands.do("EXISTS", hands.of_shard(f"members:{root}", member)) == 0
     await store.cancel([member], now=T0)
     assert hands.do("EXISTS", hands.of_shard(f"flow:{root}", member)) == 0
+
+
+async def test_a_job_that_waits_again_is_not_forgotten_by_a_late_message(
+    store: Store, hands: Hands
+) -> None:
+    """A process read that it no longer waits, and carries it out too late."""
+    assert isinstance(store, RedisStore)
+    parent, child = await blocked(store, hands)
+    await store.cancel([child], now=T0)
+    await store.move(MoveRequest([child], State.BLOCKED), now=T0)
+    outbox = hands.of_shard("outbox", child)
+    assert hands.do("HLEN", outbox) == 0
+
+    late = f"unlink:{child}:{parent}".encode()
+    await relay(store._db, child % hands.shards, late, b"", T0)
+
+    await complete(store, parent, "parent")
+    assert await state_of(store, child) is State.WAITING

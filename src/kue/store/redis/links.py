@@ -42,7 +42,7 @@ async def relay(
         await join_target(db, first, second, now=now)
         return 0
     if kind == "unlink":
-        await db.run(db.shard_of(second), "unlink", second, first)
+        await _unlink(db, first, second, now)
     elif kind == "end":
         released = await _unblock(db, first, second, value.decode(), now)
     elif kind == "root":
@@ -70,6 +70,16 @@ async def link_to_parent(
         released = await _unblock(db, job_id, parent, word.decode(), now)
     await _done(db, home, entry)
     return released
+
+
+async def _unlink(db: Shards, job_id: int, parent: int, now: int | None) -> None:
+    """Have a parent of another shard forget a job, unless that waits for it again."""
+    await db.run(db.shard_of(parent), "unlink", parent, job_id)
+    home = db.shard_of(job_id)
+    after = db.keys[home].job(f"{job_id}:after")
+    if await db.read(home, "SISMEMBER", after, parent):
+        await db.run(home, "join", job_id, parent, now=now)
+        await link_to_parent(db, job_id, parent, now=now)
 
 
 async def join_target(db: Shards, target: int, job_id: int, *, now: int | None) -> str:

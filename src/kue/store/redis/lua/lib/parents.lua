@@ -13,13 +13,13 @@ function parents.ended(id)
   return parents.how[id]
 end
 
--- Return the parents that are still waited for, with those on other shards, of which
--- nothing is known here; why the job can never run; and whether a failed one releases it.
--- `ended` returns how one of this shard ended.
+-- Return the parents that are still waited for; why the job can never run; and whether a
+-- failed one releases it.  `ended` returns how one of this shard ended; one of another is
+-- open, unless `parents.how` knows better.
 function parents.sort(ids, policy, ended)
   local open, reason, is_released = {}, nil, false
   for _, parent in ipairs(ids) do
-    local how = parent % shards ~= shard and "open" or ended(parent)
+    local how = parent % shards == shard and ended(parent) or parents.how[parent] or "open"
     if how == "open" or (how == "failed" and policy == "block") then
       open[#open + 1] = parent
     elseif how == "failed" and policy == "only" then
@@ -45,6 +45,8 @@ function parents.link(id, parent, policy)
     redis.call("ZADD", job .. parent .. (policy == "block" and ":then" or ":finally"), id, id)
     redis.call("SADD", root .. ":parents", parent)
   else
+    -- It may have waited before, and have the parent yet to forget it.
+    redis.call("HDEL", root .. ":outbox", "unlink:" .. id .. ":" .. parent)
     redis.call("HSET", root .. ":outbox", "link:" .. id .. ":" .. parent,
       policy == "block" and "0" or "1")
     request_maintenance(SHARD)
