@@ -60,7 +60,7 @@ async def test_a_flow_is_added_by_name_in_any_order(
 @pytest.mark.parametrize(
     ("steps", "problem"),
     [
-        ([step("a", "add", after=["b"])], "a waits for b, which is no part"),
+        ([step("a", "add", after=["b"])], "a waits for b, which the flow does not have"),
         (
             [step("a", "add", after=["b"]), step("b", "add", after=["a"])],
             "the jobs of the flow wait for each other: ",

@@ -16,7 +16,7 @@ MAX_NOTES = 5
 
 
 async def print_failed_parents(store: Store) -> None:
-    """Print which failed jobs others wait for: that is no damage, but a decision."""
+    """Print which failed jobs others wait for: a decision, not damage."""
     found = await failed_parents(store)
     for one in found[:MAX_NOTES]:
         print_message(f"note: {one}: kue job retry {one.id}")

@@ -65,7 +65,7 @@ def _ordered(steps: Mapping[str, FlowStep]) -> list[str]:
             if parent not in steps:
                 known = ", ".join(list(steps)[:10])
                 raise ValueError(
-                    f"{name} waits for {parent}, which is no part of the flow; it has: "
+                    f"{name} waits for {parent}, which the flow does not have; it has: "
                     f"{known}"
                 )
     graph = {name: step.parents for name, step in steps.items()}
