@@ -18,7 +18,7 @@ from kue.model.job import UNFINISHED, State
 from kue.store.values import MAX_BATCH, MoveRequest, PageRequest, Result
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection, Mapping
 
     from kue.model.job import Job
     from kue.model.payload import JSON
@@ -130,9 +130,8 @@ async def retry_members(store: Store, batch_id: int) -> int:
 
 async def block_again(store: Store, jobs: Mapping[int, Collection[int]]) -> list[int]:
     """Have ended *jobs* wait again for others, each after those that it waits for."""
-    order = TopologicalSorter(
-        {at: set(after) & jobs.keys() for at, after in jobs.items()}
-    )
+    known = jobs.keys()
+    order = TopologicalSorter({at: known & set(jobs[at]) for at in jobs})
     order.prepare()
     moved: list[int] = []
     while order.is_active():
