@@ -60,7 +60,7 @@ def test_the_failed_jobs_of_a_flow_are_retried(kue: CommandLine) -> None:
 
     kue.arrange(fail)
 
-    assert kue("flow", "retry", flow).rows == [[str(flow), "1 retried, 0 added again"]]
+    assert kue("flow", "retry", flow).rows == [[str(flow), "1 retried, 0 wait again"]]
     assert kue("flow", "retry", flow).code == 1
 
 

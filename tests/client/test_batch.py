@@ -189,6 +189,18 @@ async def test_chains_in_a_batch_end_where_they_fail(q: Kue, data: Import) -> No
     }
 
 
+async def test_chains_in_a_batch_are_retried_as_a_whole(q: Kue, data: Import) -> None:
+    data.broken = {1}
+    handle = await kue.batch().enqueue([data.load.s(1) | data.load.s() | data.load.s()])
+    with pytest.raises(JobFailed):
+        await ended(q, handle)
+    data.broken = set()
+
+    assert await handle.retry_failed() == 3
+
+    assert (await ended(q, handle))["complete"] == 3
+
+
 async def test_cancelling_ends_what_has_not_started(q: Kue, data: Import) -> None:
     batch = kue.batch().then(data.told.s("then")).finally_(data.told.s("finally"))
     handle = await batch.enqueue(data.load.s(row) for row in range(3))

@@ -6,6 +6,7 @@ Another process goes on: whatever step was the last, nothing is lost or counted 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
@@ -53,6 +54,7 @@ async def does(
     assert isinstance(dying, RedisStore)
     await dying.open()
     left, client = iter(range(steps)), dying._db.client
+    others = asyncio.all_tasks()
     with pytest.MonkeyPatch.context() as patch:
         for name in ("run", "read", "read_many"):
             patch.setattr(client, name, _counted(getattr(client, name), left))
@@ -61,6 +63,8 @@ async def does(
         except DiedError:
             return False
         finally:
+            # What it did on other shards at the same time gets to its end first.
+            await asyncio.gather(*asyncio.all_tasks() - others, return_exceptions=True)
             await dying.close()
     return True
 
@@ -294,3 +298,28 @@ async def test_a_job_that_waits_again_is_not_forgotten_by_a_late_message(
 
     await complete(store, parent, "parent")
     assert await state_of(store, child) is State.WAITING
+
+
+async def test_a_joining_survives_that_another_process_just_deleted_its_entry(
+    store: Store, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That one carried out an earlier link of the same two jobs."""
+    assert isinstance(store, RedisStore)
+    parent, target = await blocked(store, hands)
+    [new] = await add_linked(store, linked("parent", before=[target]))
+    await run_all(store, "parent")
+    hands.do("HSET", hands.of_shard("outbox", new), f"join:{target}:{new}", "")
+    run = store._db.run
+
+    async def and_delete(shard: int, script: str, *args: Any, **options: Any) -> Any:
+        reply = await run(shard, script, *args, **options)
+        if script == "join":
+            hands.do("HDEL", hands.of_shard("outbox", target), f"link:{target}:{new}")
+        return reply
+
+    monkeypatch.setattr(store._db, "run", and_delete)
+    await tend(store)
+
+    assert hands.do("SISMEMBER", hands.record(target, "after"), new) == 0
+    await complete(store, parent, "parent")
+    assert await state_of(store, target) is State.WAITING

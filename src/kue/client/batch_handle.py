@@ -141,8 +141,7 @@ class BatchHandle:
         """
         Run the jobs again that failed or were cancelled; return how many.
 
-        Those that waited for another job of the batch stay cancelled.  A batch that had
-        ended ends again once they have.
+        A batch that had ended ends again once they have.
         """
         batch = await self._read()
         store = self._connection.store

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-from msgspec.structs import replace
-
-from kue.client.flow_enqueue import LinkedAdd
 from kue.client.flow_graph import graph_of, read_flow
 from kue.model.errors import InvalidTransition, JobNotFound
-from kue.model.job import UNFINISHED, Draft, JobTerms, State
+from kue.model.job import UNFINISHED, State
 from kue.store.values import MAX_BATCH, MoveRequest, Result
+from kue.worker.batches import block_again
 
 if TYPE_CHECKING:
     from kue.client.connection import Connection
     from kue.client.flow_graph import FlowGraph, FlowJobs
-    from kue.model.job import Job
 
 
 class FlowRetry(NamedTuple):
@@ -25,8 +20,8 @@ class FlowRetry(NamedTuple):
 
     #: Failed jobs that were requeued.
     retried: list[int]
-    #: Copies of jobs that were cancelled because one before them failed.
-    added: list[int]
+    #: Cancelled jobs after them, which wait again.
+    restored: list[int]
 
 
 class FlowActions:
@@ -72,26 +67,26 @@ class FlowActions:
         """
         Retry the failed jobs of a flow: all, or only *job*.
 
-        What is blocked by them then goes on.  Jobs after them that were cancelled
-        cannot wait again: copies of them are added to the flow.
+        What is blocked by them then goes on, and jobs after them that were cancelled
+        wait again.
 
         Raises:
             JobNotFound: There is no such job.
             InvalidTransition: *job* has not failed.
         """
-        connection = self._connection
-        found = await read_flow(connection.store, flow if job is None else job)
+        store = self._connection.store
+        found = await read_flow(store, flow if job is None else job)
         failed = _failed(found, job)
         below = {at for one in failed for at in found.below(one)} - set(failed)
-        lost = [at for at in below if _is_lost(found.jobs[at])]
+        lost = {
+            at: found.jobs[at].spec.after
+            for at in below
+            if found.jobs[at].state is State.CANCELLED
+        }
         if failed:
-            states = (State.FAILED,)
-            await connection.store.move(
-                MoveRequest(failed, State.WAITING, states=states)
-            )
-        adding = LinkedAdd(connection)
-        await adding.add(_copies(found, lost))
-        return FlowRetry(failed, [one.id for one in adding.added])
+            request = MoveRequest(failed, State.WAITING, states=(State.FAILED,))
+            await store.move(request)
+        return FlowRetry(failed, await block_again(store, lost))
 
 
 def _failed(found: FlowJobs, job_id: int | None) -> list[int]:
@@ -104,25 +99,3 @@ def _failed(found: FlowJobs, job_id: int | None) -> list[int]:
     if state is not State.FAILED:
         raise InvalidTransition(job_id, state, "be retried with what comes after it")
     return [job_id]
-
-
-def _copies(found: FlowJobs, lost: list[int]) -> list[Draft]:
-    """Return copies that wait for each other as the jobs did; parents come first."""
-    known = set(lost)
-    parents = {at: known & set(found.jobs[at].spec.after) for at in lost}
-    order = list(TopologicalSorter(parents).static_order())
-    numbers = {job_id: -number for number, job_id in enumerate(order, 1)}
-    return [_copy(found.jobs[job_id], numbers) for job_id in order]
-
-
-def _is_lost(job: Job) -> bool:
-    """Return whether a job was cancelled that should have run."""
-    return job.state is State.CANCELLED and job.on_parent_failure != "only"
-
-
-def _copy(job: Job, numbers: dict[int, int]) -> Draft:
-    after = tuple(numbers.get(parent, parent) for parent in job.spec.after)
-    data = msgspec.Raw(msgspec.json.encode(job.data))
-    spec = replace(job.spec, after=after, data=data, address_id=None)
-    same = {name: getattr(job, name) for name in JobTerms.__struct_fields__}
-    return Draft(**same | {"spec": spec})

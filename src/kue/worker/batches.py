@@ -8,16 +8,17 @@ members and runs only when one of them fails; the batch waits for that one, too.
 
 from __future__ import annotations
 
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from kue.model.errors import Cancel, Fail, Release
 from kue.model.job import UNFINISHED, State
-from kue.store.values import MAX_BATCH, MoveRequest, PageRequest
+from kue.store.values import MAX_BATCH, MoveRequest, PageRequest, Result
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection, Mapping
 
     from kue.model.job import Job
     from kue.model.payload import JSON
@@ -116,13 +117,32 @@ async def retry_members(store: Store, batch_id: int) -> int:
     """Requeue the members of a batch that did not succeed; return how many."""
     states = (State.FAILED, State.CANCELLED)
     number = 0
+    linked: dict[int, tuple[int, ...]] = {}
     async for members in member_pages(store, batch_id):
-        # What waited for a member cannot wait again.
-        ids = [job.id for job in members if job.state in states and not job.spec.after]
+        ended = [job for job in members if job.state in states]
+        ids = [job.id for job in ended if not job.spec.after]
+        linked |= {job.id: job.spec.after for job in ended if job.spec.after}
         if ids:
             await store.move(MoveRequest(ids, State.WAITING, states=states))
         number += len(ids)
-    return number
+    return number + len(await block_again(store, linked))
+
+
+async def block_again(store: Store, jobs: Mapping[int, Collection[int]]) -> list[int]:
+    """Have ended *jobs* wait again for others, each after those that it waits for."""
+    known = jobs.keys()
+    order = TopologicalSorter({at: known & set(jobs[at]) for at in jobs})
+    order.prepare()
+    moved: list[int] = []
+    while order.is_active():
+        level = sorted(order.get_ready())
+        for start in range(0, len(level), MAX_BATCH):
+            ids = level[start : start + MAX_BATCH]
+            replies = await store.move(MoveRequest(ids, State.BLOCKED))
+            answered = zip(ids, replies, strict=True)
+            moved += [at for at, reply in answered if reply.word is Result.DONE]
+        order.done(*level)
+    return moved
 
 
 async def member_pages(store: Store, batch_id: int) -> AsyncIterator[list[Job]]:

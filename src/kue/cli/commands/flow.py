@@ -69,20 +69,20 @@ async def cancel(
 @changes
 @flow_argument
 @click.option("--from", "job", type=JOB_ID, help="Only this failed job.")
-@json_option(help="Write one JSON object: flow, retried, added.")
+@json_option(help="Write one JSON object: flow, retried, restored.")
 async def retry(q: Kue, job_id: int, job: int | None, as_json: bool) -> int:
     """
     Retry the failed jobs of a flow; what waits for them goes on.
 
-    Jobs after them that were cancelled are added again.  Exits with 1 when no job had
+    Jobs after them that were cancelled wait again.  Exits with 1 when no job had
     failed.
 
     \b
       kue flow retry 7
     """
     done = await q.retry_flow(job_id, job=job)
-    item = {"flow": job_id, "retried": done.retried, "added": done.added}
-    text = f"{len(done.retried):,} retried, {len(done.added):,} added again"
+    item = {"flow": job_id, "retried": done.retried, "restored": done.restored}
+    text = f"{len(done.retried):,} retried, {len(done.restored):,} wait again"
     show_one(item, str(job_id), text, as_json=as_json)
     return DONE if done.retried else REFUSED
 

@@ -84,8 +84,8 @@ class FlowRetried(msgspec.Struct, frozen=True):
 
     #: Failed jobs that were requeued.
     retried: list[int]
-    #: Copies of the jobs after them that were cancelled.
-    added: list[int]
+    #: Jobs after them that were cancelled, and wait again.
+    restored: list[int]
 
 
 @section.post("", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)
@@ -143,11 +143,10 @@ async def retry(
     """
     Retry the failed jobs of a flow, or one of them.
 
-    What is blocked by them goes on.  Jobs after them that were cancelled are added
-    again.
+    What is blocked by them goes on; jobs after them that were cancelled wait again.
     """
     done = await context.q.retry_flow(job_id, job=(body or FlowPart()).job)
-    return FlowRetried(done.retried, done.added)
+    return FlowRetried(done.retried, done.restored)
 
 
 def _step(q: Kue, step: NewStep, location: str) -> FlowStep:

@@ -58,28 +58,26 @@ async def relay(
 async def link_to_parent(
     db: Shards, job_id: int, parent: int, *, now: int | None
 ) -> int:
-    """Link a job to a parent of another shard, or release it if that has ended."""
-    home = db.shard_of(job_id)
-    entry = f"link:{job_id}:{parent}"
-    any_end = await _entry(db, home, entry)
-    if any_end is None:
-        return 0
+    """Carry out a link of the outbox; return how many jobs were released."""
+    any_end = await _entry(db, db.shard_of(job_id), f"link:{job_id}:{parent}")
+    return 0 if any_end is None else await link(db, job_id, parent, any_end, now=now)
+
+
+async def link(
+    db: Shards, job_id: int, parent: int, any_end: bytes, *, now: int | None
+) -> int:
+    """
+    Link a job to a parent of another shard, or release it if that has ended.
+
+    A job that waits for the same parent again must call this, even if there is no entry
+    in the outbox: a process that carried out an earlier one may just have deleted it.
+    """
     word = await db.run(db.shard_of(parent), "link", parent, job_id, any_end, now=now)
     released = 0
     if word != b"linked":
         released = await _unblock(db, job_id, parent, word.decode(), now)
-    await _done(db, home, entry)
+    await _done(db, db.shard_of(job_id), f"link:{job_id}:{parent}")
     return released
-
-
-async def _unlink(db: Shards, job_id: int, parent: int, now: int | None) -> None:
-    """Have a parent of another shard forget a job, unless that waits for it again."""
-    await db.run(db.shard_of(parent), "unlink", parent, job_id)
-    home = db.shard_of(job_id)
-    after = db.keys[home].job(f"{job_id}:after")
-    if await db.read(home, "SISMEMBER", after, parent):
-        await db.run(home, "join", job_id, parent, now=now)
-        await link_to_parent(db, job_id, parent, now=now)
 
 
 async def join_target(db: Shards, target: int, job_id: int, *, now: int | None) -> str:
@@ -92,11 +90,25 @@ async def join_target(db: Shards, target: int, job_id: int, *, now: int | None) 
     entry = f"join:{target}:{job_id}"
     if await _entry(db, home, entry) is None:
         return "joined"
-    word: bytes = await db.run(db.shard_of(target), "join", target, job_id, now=now)
-    if word == b"joined":
-        await link_to_parent(db, target, job_id, now=now)
+    word = await _join(db, target, job_id, now)
     await _done(db, home, entry)
-    return word.decode()
+    return word
+
+
+async def _join(db: Shards, target: int, parent: int, now: int | None) -> str:
+    word, *rest = await db.run(db.shard_of(target), "join", target, parent, now=now)
+    for any_end in rest:
+        await link(db, target, parent, any_end, now=now)
+    return str(word.decode())
+
+
+async def _unlink(db: Shards, job_id: int, parent: int, now: int | None) -> None:
+    """Have a parent of another shard forget a job, unless that waits for it again."""
+    await db.run(db.shard_of(parent), "unlink", parent, job_id)
+    home = db.shard_of(job_id)
+    after = db.keys[home].job(f"{job_id}:after")
+    if await db.read(home, "SISMEMBER", after, parent):
+        await _join(db, job_id, parent, now)
 
 
 async def end_hold(db: Shards, target: int, *, now: int | None) -> None:

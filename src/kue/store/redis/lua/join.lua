@@ -16,7 +16,8 @@
     4  id      the job here
     5  parent  the new job elsewhere
 
-  Returns  "joined", "gone", or the state of the job, if it is not blocked
+  Returns  {"joined", value of its entry in the outbox}, {"gone"}, or {state of the job}, if
+           it is not blocked
   Events   none
 ]]
 
@@ -33,12 +34,12 @@ redis.call("SCARD", job .. id .. ":after")
 local head = header(id)
 local place = head and place_of(id, queue(head.type))
 if place ~= "blocked" then
-  return place == "held" and "waiting" or place or "gone"
+  return { place == "held" and "waiting" or place or "gone" }
 end
 
 -- Move.
+local any = head.failure and "1" or "0"
 redis.call("SADD", job .. id .. ":after", parent)
-redis.call("HSET", root .. ":outbox", "link:" .. id .. ":" .. parent,
-  head.failure and "1" or "0")
+redis.call("HSET", root .. ":outbox", "link:" .. id .. ":" .. parent, any)
 request_maintenance(SHARD)
-return "joined"
+return { "joined", any }

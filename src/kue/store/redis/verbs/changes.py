@@ -11,7 +11,7 @@ from kue.model.job import Cancelled, State
 from kue.model.names import quote
 from kue.model.retry_policy import after_cancel
 from kue.store.codec import encode_json, tail_of
-from kue.store.redis.links import link_to_parent
+from kue.store.redis.links import link
 from kue.store.redis.record import created_in, read_claimed, with_changes
 from kue.store.redis.verbs.pages import get, types
 from kue.store.validation import InvalidCall, check_limit
@@ -30,6 +30,7 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from kue.model.job import Job
     from kue.store.redis.sharding import Shards
 
 _STATES = frozenset(state.value for state in State)
@@ -70,18 +71,27 @@ async def move(
 
 async def _block(db: Shards, request: MoveRequest, now: int | None) -> list[Reply]:
     """Restart finished jobs, which then wait for their parents again."""
-    jobs = await get(db, request.job_ids)
-    parents = {job.id: job.spec.after for job in jobs if job}
-    lists = await _listed_parents(db, parents)
+    jobs = {job.id: job for job in await get(db, request.job_ids) if job}
+    lists = await _listed_parents(db, {one.id: one.spec.after for one in jobs.values()})
     args = (_listed(request.states),)
     replies = await _change(
         db, "block", request.job_ids, args, request.seen, now, lists
     )
     for job_id, reply in zip(request.job_ids, replies, strict=True):
-        for parent in parents.get(job_id, ()) if reply.word is Result.DONE else ():
-            if db.shard_of(parent) != db.shard_of(job_id):
-                await link_to_parent(db, job_id, parent, now=now)
+        if reply.word is Result.DONE:
+            await _link_again(db, jobs[job_id], now)
     return replies
+
+
+async def _link_again(db: Shards, job: Job, now: int | None) -> None:
+    """Link a job to the parents on other shards that it waits for again."""
+    home = db.shard_of(job.id)
+    remote = [parent for parent in job.spec.after if db.shard_of(parent) != home]
+    any_end = b"0" if job.on_parent_failure == "block" else b"1"
+    for parent in dict.fromkeys(remote):
+        after = db.keys[home].job(f"{job.id}:after")
+        if await db.read(home, "SISMEMBER", after, parent):
+            await link(db, job.id, parent, any_end, now=now)
 
 
 async def _listed_parents(

@@ -74,8 +74,8 @@ export const page = {
 
     async function retry(job) {
       try {
-        const { retried, added } = await api.post(`/flows/${flow.id}/retry`, { job });
-        const again = added.length ? `, ${plural(added.length, "job")} added again` : "";
+        const { retried, restored } = await api.post(`/flows/${flow.id}/retry`, { job });
+        const again = restored.length ? `, ${plural(restored.length, "job")} restored` : "";
         toast(`${plural(retried.length, "job")} requeued${again}`, { tone: "good" });
       } catch (error) {
         toastProblem(error);
