@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -240,6 +241,41 @@ async def test_a_large_batch_is_added_in_parts(
 
     assert (await ended(q, handle))["complete"] == 20
     assert data.calls[-1] == ("then", handle.id)
+
+
+@pytest.mark.parametrize("allow_failures", [False, True])
+async def test_a_job_may_fail_while_others_are_added(
+    q: Kue, data: Import, monkeypatch: pytest.MonkeyPatch, allow_failures: bool
+) -> None:
+    """The rest is added where failures are allowed, and not where they are not."""
+    monkeypatch.setattr(batch_module, "MAX_BATCH", 4)
+    monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 4)
+    data.broken = {0}
+    real, parts = flow_enqueue.LinkedAdd.add, 0
+
+    async def add(self: Any, drafts: Any) -> None:
+        nonlocal parts
+        await real(self, drafts)
+        parts += 1
+        if parts == 3:
+            await eventually(lambda: has_failed(q))
+
+    monkeypatch.setattr(flow_enqueue.LinkedAdd, "add", add)
+    batch = kue.batch(allow_failures=allow_failures).catch(data.note.si("catch"))
+    async with q.work():
+        handle = await batch.enqueue(data.load.s(row) for row in range(20))
+        with suppress(JobFailed):
+            await handle.result(timeout=PATIENCE_SECONDS)
+
+    progress = await handle.progress()
+    assert progress.failed == 1
+    assert (progress.total == 20) is allow_failures
+    assert progress.state is (State.COMPLETE if allow_failures else State.FAILED)
+
+
+async def has_failed(q: Kue) -> bool:
+    jobs = (await q.page(State.COMPLETE, "kue.first-failure")).jobs
+    return bool(jobs)
 
 
 async def test_a_batch_that_was_not_added_as_a_whole_fails(

@@ -171,6 +171,7 @@ MAY = {
 #: Something for each parameter; there is no such job, type or user.
 FILLED = {
     "job_id": "4711",
+    "batch_id": "4711",
     "id": "4711",
     "token_id": "0123456789ab",
     "first": "0",

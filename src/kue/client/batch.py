@@ -18,7 +18,13 @@ import msgspec
 from msgspec.structs import replace
 
 from kue.aio.loop_thread import refuse_on_a_loop
-from kue.client.batch_handle import BatchHandle, drafts_of, joined
+from kue.client.batch_handle import (
+    BatchHandle,
+    FirstFailure,
+    add_watched,
+    drafts_of,
+    joined,
+)
 from kue.client.flow_enqueue import LinkedAdd, calls_of, gate, open_gate
 from kue.client.sync.flow_handles import SyncBatchHandle
 from kue.model.backoff import exponential
@@ -28,7 +34,7 @@ from kue.worker.batches import BATCH, FIRST_FAILURE, BatchOptions
 from kue.worker.flow_jobs import GATE, use_flow_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kue.client.batch_handle import Call
     from kue.client.connection import Connection
@@ -146,7 +152,7 @@ class BatchBuilder:
             replace(_callback(call, number), on_parent_failure="run")
             for call in self._finally
         ]
-        return BatchHead(drafts, number, watch)
+        return BatchHead(drafts, number, watch, self.allow_failures)
 
 
 def batch(name: str = "", *, allow_failures: bool = False) -> BatchBuilder:
@@ -166,6 +172,7 @@ class BatchHead(NamedTuple):
     #: The numbers of the batch, and of the job that runs at the first failure.
     batch: int
     watch: int | None
+    allow_failures: bool
 
     def joined(self, groups: Iterable[list[Draft]], start: int) -> Iterator[Draft]:
         """Yield the drafts of members, of which the first has number *start* + 1."""
@@ -182,13 +189,26 @@ async def _send(
     adding = LinkedAdd(connection)
     try:
         for part in parts:
-            await adding.add(part)
+            for call in calls_of(part):
+                await _add_members(adding, call, head)
+    except FirstFailure:
+        # The jobs that have not started are being cancelled: more would be, too.
+        pass
     except BaseException:
         await adding.cancel("the batch could not be added as a whole")
         raise
     if head.drafts[0].type == GATE:
         await open_gate(connection, adding.added[0])
     return BatchHandle(connection, adding.added[head.batch - 1].id)
+
+
+async def _add_members(
+    adding: LinkedAdd, drafts: Sequence[Draft], head: BatchHead
+) -> None:
+    """Add some drafts of a batch, the first jobs of which may have failed already."""
+    known, watch = len(adding.added), head.watch
+    watch_id = adding.added[watch - 1].id if watch and watch <= known else None
+    await add_watched(adding, drafts, watch_id, goes_on=head.allow_failures)
 
 
 def _first_groups(groups: Iterator[list[Draft]]) -> tuple[list[list[Draft]], bool]:

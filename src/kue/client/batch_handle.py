@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
@@ -110,8 +111,8 @@ class BatchHandle:
         """
         Add jobs while the batch has not ended, and return their ids.
 
-        A member may do so at any time.  A cancelled batch takes no more: nothing is
-        added.
+        A member may do so at any time.  A batch that was cancelled, or that a failure
+        ends, takes no more: nothing is added.
 
         Raises:
             InvalidTransition: The batch has ended.
@@ -120,13 +121,18 @@ class BatchHandle:
         batch = await self._read()
         if CANCELLED in batch.tags:
             return []
-        watch = BatchOptions.of(batch).watch_of(batch)
+        if batch.state.is_final:
+            raise InvalidTransition(self.id, batch.state, "take more jobs")
+        options = BatchOptions.of(batch)
+        watch = options.watch_of(batch)
         before = (self.id,) if watch is None else (self.id, watch)
         drafts = _all_joined(map(drafts_of, calls), flow=self.id, before=before)
         adding = LinkedAdd(self._connection)
-        while chunk := list(islice(drafts, MAX_BATCH)):
-            for call in calls_of(chunk):
-                await _add_unwatched(adding, call, watch)
+        with suppress(FirstFailure):
+            while chunk := list(islice(drafts, MAX_BATCH)):
+                for call in calls_of(chunk):
+                    goes_on = options.allow_failures
+                    await add_watched(adding, call, watch, goes_on=goes_on)
         return [one.id for one in adding.added]
 
     async def cancel(self, reason: str = "") -> None:
@@ -218,13 +224,25 @@ def _all_joined(
         start += len(drafts)
 
 
-async def _add_unwatched(
-    adding: LinkedAdd, drafts: Sequence[Draft], watch: int | None
+class FirstFailure(Exception):
+    """A job of the batch failed, and the others are being cancelled."""
+
+
+async def add_watched(
+    adding: LinkedAdd, drafts: Sequence[Draft], watch: int | None, *, goes_on: bool
 ) -> None:
-    """Add *drafts*; after the first failure nothing waits for another one."""
+    """
+    Add members of a batch whose job for the first failure is *watch*.
+
+    Raises:
+        FirstFailure: That one runs or has run, unless the batch *goes_on* then.
+    """
     try:
         await adding.add(drafts)
     except (InvalidTransition, JobNotFound) as exc:
         if exc.job_id != watch:
             raise
+        if not goes_on:
+            raise FirstFailure from exc
+        # Nothing waits for another failure.
         await adding.add([replace(one, before=one.before[:1]) for one in drafts])

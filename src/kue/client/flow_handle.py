@@ -115,8 +115,8 @@ class FlowHandle(Generic[T_co]):
         is_over: Kind | None = None,
     ) -> None:
         """Read jobs; note the results of the last ones, raise if the flow is over."""
-        by_id = {job.id: job for job in self.jobs if job.id in set(ids)}
-        handles = list(by_id.values())
+        wanted = set(ids)
+        handles = [job for job in self.jobs if job.id in wanted]
         for start in range(0, len(handles), MAX_BATCH):
             part = handles[start : start + MAX_BATCH]
             found = await self._connection.store.get([handle.id for handle in part])

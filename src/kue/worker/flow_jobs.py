@@ -7,6 +7,7 @@ reads that some program uses them: a queue without flows has no lane more.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,9 @@ OPEN = {"open": True}
 TYPES = frozenset({GATE, BATCH, FIRST_FAILURE})
 
 ROOM, USED = "flows", "used"
-#: How often a worker without lanes for these jobs reads whether there may be some.
+#: When a worker without lanes for these jobs first reads whether there may be some,
+#: and how often after that.
+FIRST_SECONDS = 1.0
 LOOK_SECONDS = 5.0
 SLOTS = 10
 
@@ -54,15 +57,15 @@ async def handle_when_used(
     store: Store, handle: Callable[[], None], sleep: Sleep
 ) -> None:
     """Call *handle* once a program has used such jobs."""
+    seconds = FIRST_SECONDS
     while True:
-        try:
+        await sleep(seconds)
+        seconds = LOOK_SECONDS
+        # Others report an outage.
+        with suppress(StoreError):
             if await store.kept(ROOM, USED) is not None:
                 handle()
                 return
-        except StoreError:
-            # Others report the outage.
-            pass
-        await sleep(LOOK_SECONDS)
 
 
 async def _gate(run: ActiveRun) -> JSON:
