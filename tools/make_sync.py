@@ -77,6 +77,8 @@ TWINS = (
         {
             "queries": "Queries",
             "admin": "QueueAdmin",
+            "batch_queries": "Batches",
+            "flow_actions": "FlowActions",
             "circuits": "Circuits",
             "failures": "Failures",
             "schedules": "Schedules",

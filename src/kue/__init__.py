@@ -2,10 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from kue.client.batch import BatchBuilder, batch
+from kue.client.batch_handle import BatchHandle, BatchProgress
 from kue.client.builder import JobBuilder
 from kue.client.circuit_breaker import circuit_breaker
 from kue.client.connections import configure, connect
 from kue.client.failover_connection import FailedOver
+from kue.client.flow import Flow, Signature, chain, group
+from kue.client.flow_handle import FlowHandle
 from kue.client.handle import JobHandle
 from kue.client.queue import Kue
 from kue.client.ready_middleware import (
@@ -18,6 +22,7 @@ from kue.client.ready_middleware import (
 )
 from kue.client.selection import Selection
 from kue.client.sync import SyncJobBuilder, SyncJobHandle, SyncKue
+from kue.client.sync.flow_handles import SyncBatchHandle, SyncFlowHandle
 from kue.client.task import Task
 from kue.client.worker_resource import Resource
 from kue.model.backoff import exponential, fixed, listed, named
@@ -53,6 +58,7 @@ from kue.model.errors import (
     StoreUnavailable,
     Suspended,
     UniqueHeld,
+    UnknownParent,
 )
 from kue.model.events import Event, Kind
 from kue.model.job import Draft, Job, Priority, State
@@ -77,6 +83,9 @@ __all__ = [
     "ActiveJob",
     "BadArguments",
     "BadPayload",
+    "BatchBuilder",
+    "BatchHandle",
+    "BatchProgress",
     "Cancel",
     "Circuit",
     "ConfigError",
@@ -86,6 +95,8 @@ __all__ = [
     "Event",
     "Fail",
     "FailedOver",
+    "Flow",
+    "FlowHandle",
     "Interrupted",
     "InvalidTransition",
     "Job",
@@ -112,6 +123,7 @@ __all__ = [
     "Selection",
     "Signal",
     "SignalTimeout",
+    "Signature",
     "Skip",
     "SoftTimeout",
     "State",
@@ -124,13 +136,18 @@ __all__ = [
     "StoreUnavailable",
     "StoredLimit",
     "Suspended",
+    "SyncBatchHandle",
+    "SyncFlowHandle",
     "SyncJobBuilder",
     "SyncJobHandle",
     "SyncKue",
     "Task",
     "TaskLimit",
     "UniqueHeld",
+    "UnknownParent",
     "__version__",
+    "batch",
+    "chain",
     "circuit_breaker",
     "concurrency",
     "configure",
@@ -139,6 +156,7 @@ __all__ = [
     "exponential",
     "fail_on",
     "fixed",
+    "group",
     "listed",
     "named",
     "not_counted",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+import kue
 from kue import Kue, LimitRule, StoredLimit, rate
 from kue.model.draft import draft
 from kue.model.histogram import Timing, bucket
@@ -73,6 +74,7 @@ class Made(NamedTuple):
     running: int
     delayed: int
     held: int
+    flow: int
 
 
 async def keep_busy(q: Kue) -> Made:
@@ -97,7 +99,36 @@ async def keep_busy(q: Kue) -> Made:
     await store.limit("webhook", Limits(concurrency=8, rate=50))
     await _schedules(q, now)
     held = await _limits(q, now)
-    return Made(failed, running, delayed, held)
+    return Made(failed, running, delayed, held, await _flows(store, now))
+
+
+async def _flows(store: Store, now: int) -> int:
+    """Have a flow with a failed job, and a batch half done; return the flow."""
+    shop = Kue(store=store)
+
+    @shop.task(name="fetch order")
+    async def fetch(number: int) -> None: ...
+
+    @shop.task
+    async def pack(order: int, item: int) -> None: ...
+
+    @shop.task
+    async def ship(parcels: list[int]) -> None: ...
+
+    items = kue.group(*(pack.s(item) for item in range(12)), fetch.si(8) | pack.s(99))
+    flow = await (fetch.s(7) | items | ship.s() | fetch.si(9)).enqueue()
+    for type, number in (("fetch order", 1), ("pack", 10), ("fetch order", 1)):
+        await _end(store, type, number, Completed({"order": 7}), now)
+    await _end(store, "pack", 1, Failed(ERRORS["invoice"]), now)
+    await kue.batch("spring catalogue").enqueue(pack.s(7, item) for item in range(30))
+    await _end(store, "pack", 20, Completed(), now)
+    await kue.batch(allow_failures=True).enqueue([pack.s(8, 1)])
+    return flow.flow
+
+
+async def _end(store: Store, type: str, number: int, ending: Ending, now: int) -> None:
+    jobs = await claim(store, type, limit=number, now=now, worker="press-1")
+    await store.settle([Outcome(job, ending) for job in jobs], now=now)
 
 
 async def _limits(q: Kue, now: int) -> int:

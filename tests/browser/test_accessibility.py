@@ -23,7 +23,7 @@ PAGES += ["/jobs?state=failed&tag=north", "/jobs/{failed}", "/jobs/{running}"]
 PAGES += ["/jobs/{delayed}", "/jobs/999999", "/errors", "/workers", "/metrics"]
 PAGES += ["/metrics?type=email&type=report", "/audit", "/settings", "/api", "/nothing"]
 PAGES += ["/bus", "/schedules", "/schedules/nightly%20report", "/schedules/gone"]
-PAGES += ["/limits", "/limits/stripe", "/limits/gone"]
+PAGES += ["/limits", "/limits/stripe", "/limits/gone", "/batches", "/flows/{flow}"]
 #: Where a dialog is opened, and by which button.
 DIALOGS = {
     "/queues": ["Pause email", "Limits of email", "Clear email"],
@@ -115,6 +115,7 @@ async def test_an_empty_dashboard_keeps_nobody_out(page: Page, address: str) -> 
         "/errors",
         "/schedules",
         "/limits",
+        "/batches",
         "/workers",
         "/metrics",
     ):
@@ -134,6 +135,7 @@ async def test_charts_read_as_tables_keep_nobody_out(page: Page, shop: Shop) -> 
 async def test_narrow_pages_keep_nobody_out(page: Page, shop: Shop) -> None:
     await page.set_viewport_size(NARROW)
 
-    for path in ("/", "/queues", "/jobs", "/schedules", "/limits", "/workers"):
+    wide = ("/", "/queues", "/jobs", "/schedules", "/limits", "/batches", "/workers")
+    for path in (*wide, f"/flows/{shop.made.flow}"):
         await opened(page, shop.address + path)
         assert await barriers(page) == [], path

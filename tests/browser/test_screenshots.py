@@ -50,6 +50,8 @@ async def test_every_page_has_its_picture_and_none_scrolls_sideways(
         "limits": "/limits",
         "limit": "/limits/calls%20of%20a%20customer",
         "job-held": f"/jobs/{made.held}",
+        "batches": "/batches",
+        "flow": f"/flows/{made.flow}",
         "workers": "/workers",
         "bus": "/bus",
         "metrics": "/metrics",

@@ -52,6 +52,28 @@ def test_a_sound_store_is_told_so(url: str, capsys: pytest.CaptureFixture[str]) 
     assert summary == "kue: checked 3 jobs; no problems found"
 
 
+def test_jobs_that_wait_for_a_failed_one_are_no_damage(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fail() -> None:
+        async with Kue(url) as q:
+
+            @q.task(attempts=1)
+            async def fetch() -> None:
+                raise ValueError
+
+            job = await fetch.enqueue()
+            await q.enqueue("report", after=[job])
+            await q.run(burst=True, signals=False)
+
+    asyncio.run(fail())
+
+    assert exit_code("doctor", url) == 0
+
+    note = "note: 1 job waits for job 4 of type 'fetch', which failed: kue job retry 4"
+    assert note in capsys.readouterr().err
+
+
 def test_the_url_may_come_from_the_environment(
     url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

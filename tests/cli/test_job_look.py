@@ -392,6 +392,19 @@ def test_a_result_is_shown(kue: CommandLine) -> None:
     assert ["result", '{"n":1}'] in kue("job", "show", 1).rows
 
 
+def test_a_blocked_job_says_which_failed_job_it_waits_for(kue: CommandLine) -> None:
+    async def block(store: Store) -> int:
+        failed = await job_in(store, State.FAILED)
+        return await add_one(store, after=(failed,))
+
+    job_id = kue.arrange(block)
+
+    facts = {row[0]: row[1:] for row in kue("job", "show", job_id).rows}
+
+    assert facts["blocked by"] == ["job 1, which failed (kue job retry 1)"]
+    assert facts["when one fails"] == ["block"]
+
+
 def test_a_blocked_job_says_what_it_waits_for(kue: CommandLine) -> None:
     job_id = kue.arrange(lambda store: job_in(store, State.BLOCKED))
 

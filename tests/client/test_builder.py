@@ -67,7 +67,7 @@ async def test_every_verb_of_the_builder_reaches_the_job(q: Kue) -> None:
         .group("b.c")
         .tags("mail", "urgent")
         .parent(parent)
-        .after(parent, any_end=True)
+        .after(parent, on_parent_failure="run")
         .retention("2h")
         .delivery("at-most-once")
         .meta({"trace": "7"})
@@ -83,7 +83,7 @@ async def test_every_verb_of_the_builder_reaches_the_job(q: Kue) -> None:
     assert (job.unique, job.unique_for, job.group) == ("a@b.c", 3_600_000, "b.c")
     assert job.tags == ("mail", "urgent")
     assert (job.spec.parent, job.spec.after) == (parent.id, (parent.id,))
-    assert job.after_any
+    assert job.on_parent_failure == "run"
     assert (job.spec.retention, job.once) == (7_200_000, True)
     assert job.spec.meta == {"trace": "7"}
 

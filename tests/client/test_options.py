@@ -18,7 +18,7 @@ def test_the_builder_has_a_method_for_every_option() -> None:
 
     # These are arguments of unique(), debounce() and after().
     of_unique = {"unique_for", "unique_until", "unique_at_most", "on_conflict"}
-    arguments = of_unique | {"debounce_max", "after_any"}
+    arguments = of_unique | {"debounce_max", "on_parent_failure"}
     others = {"draft", "type", "address_id", "on"}
     assert methods - others == OPTIONS - INTERNAL - arguments
 

@@ -17,7 +17,7 @@ import pytest
 from kue.model.draft import draft
 from kue.model.failure_rule import FailureRule
 from kue.model.histogram import Timing
-from kue.model.job import Failed
+from kue.model.job import Draft, Failed, State
 from kue.model.named_limits import LimitRule, StoredLimit
 from kue.store.contract import Store
 from kue.store.sqlite import schema
@@ -34,6 +34,7 @@ from kue.store.values import (
     RenewRequest,
 )
 from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, Verb, build
+from tests.support.flows import linked
 from tests.support.jobs import (
     HOUR,
     OOPS,
@@ -103,6 +104,9 @@ ASIDE: dict[str, Verb] = {
         [Failure(1, "ruled", T0)]
     ),
     "acts": lambda store, scene: store.acts(),
+    "members": lambda store, scene: store.members(scene.waiting + 2),
+    "flow counts": lambda store, scene: store.flow_counts([scene.waiting + 2]),
+    "add linked": lambda store, scene: add(store, linked_drafts(scene), now=LATER),
 }
 #: All verbs but those that are called elsewhere: reads see the damage before writes do.
 CALLS = {
@@ -117,6 +121,7 @@ _IN_PASSING = (
     f"INSERT INTO listeners VALUES ('ear', {2**40})",
     f"INSERT INTO watched VALUES (1, 'ear', {2**40})",
     "INSERT INTO endings VALUES (1, 'complete')",
+    "INSERT INTO unlinked VALUES (1)",
     f"{_EVENT} VALUES (1, 'start', 1, 'email', 1, '{{}}', {2**40})",
 )
 
@@ -169,6 +174,15 @@ async def prepare(path: Path, *, jobs: int = 1) -> Scene:
     return scene
 
 
+def linked_drafts(scene: Scene) -> list[Draft]:
+    """Return drafts that refer to others, and to a job that was removed."""
+    flow, removed = scene.waiting + 2, scene.waiting + 4
+    return [
+        linked(TYPE, flow=flow, before=[scene.blocked]),
+        linked(TYPE, after=[-1, removed], on_parent_failure="only"),
+    ]
+
+
 async def hold_by_limits(store: Store) -> None:
     """Have a job running, and another one held, by each kind of named limit."""
     rules = {"slots": LimitRule(concurrency=1), "rate": LimitRule(rate=1, per=HOUR)}
@@ -191,6 +205,13 @@ async def fail_by_rule(store: Store) -> None:
     await end(store, await start_one(store, "ruled"), Failed(OOPS))
 
 
+async def add_flow(store: Store) -> None:
+    """Have a job with members, and one that was removed without having succeeded."""
+    drafts = [linked("flow"), linked("member", flow=-1, before=[-1])]
+    await add(store, [*drafts, linked("unwanted")])
+    await store.clear("unwanted", [State.WAITING], now=T0)
+
+
 async def surround(store: Store) -> None:
     await store.measure([TIMING], now=T0)
     await store.keep(KeepRequest("user", "ann", "{}", until=LATER + HOUR), now=T0)
@@ -198,6 +219,7 @@ async def surround(store: Store) -> None:
     await store.pause(
         PauseRequest(worker="w2", reason="tests", until=LATER + HOUR), now=T0
     )
+    await add_flow(store)
     await hold_by_limits(store)
     await take_turns(store)
     await fail_by_rule(store)

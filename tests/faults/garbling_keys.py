@@ -65,6 +65,9 @@ PLACES = {
     "job:*": "string",
     **{f"job:*:{name}": kind for name, kind in JOB_KEYS.items()},
     "live:*": "string",
+    "lost:*": "string",
+    "flow:*": "hash",
+    "members:*": "zset",
     **dict.fromkeys(("stats:*", "hours:*", "producers:*", "claims:*"), "hash"),
 }
 #: Commands that go by whether a key is there and of which Redis type, not by what it
@@ -101,7 +104,7 @@ async def prepare(store: Store, client: redis.Redis, prefix: str) -> Scene:
     await store.note(AuditEntry(who="eve", what="jobs.add", status=201), now=T0)
     for state in (State.FAILED, State.CANCELLED):
         await job_in(store, state, "sms", retention="2s")
-    await add_one(store, TYPE, after=[scene.delayed], after_any=True)
+    await add_one(store, TYPE, after=[scene.delayed], on_parent_failure="run")
     keys = Keys(root_of(prefix, 0, 1))
     [parent] = client.smembers(keys.job(f"{scene.blocked}:after"))
     far = 2**45
@@ -109,7 +112,11 @@ async def prepare(store: Store, client: redis.Redis, prefix: str) -> Scene:
         "meta": ("HSET", *_meta()),
         "listeners": ("ZADD", far, "0123456789abcdef"),
         "watched": ("ZADD", far, scene.waiting),
-        "outbox": ("HSET", f"rest:{int(parent)}", "complete"),
+        "outbox": (
+            *("HSET", f"rest:{int(parent)}", "complete"),
+            *(f"left:{scene.waiting}", ""),
+        ),
+        f"job:{scene.waiting}:left": ("SADD", scene.delayed),
         "search": ("HSET", f"type:{TYPE}", f"0:{T0}", "worker:w1", T0),
         f"{TYPE}:wake": ("ZADD", 0, "0"),
     }.items():

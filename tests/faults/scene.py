@@ -154,7 +154,7 @@ def drafts(scene: Scene) -> list[Draft]:
         draft(TYPE, unique="new", unique_for="1h", expires="1h", group="g", ttl="1h"),
         draft(TYPE, delay="1h", retention="1d"),
         draft(TYPE, after=[scene.waiting, scene.complete]),
-        draft(TYPE, after=[scene.failed], after_any=True),
+        draft(TYPE, after=[scene.failed], on_parent_failure="run"),
         draft(TYPE, after=[scene.cancelled]),
     ]
 

@@ -16,7 +16,7 @@ import pytest
 from kue import ActiveJob, Kue
 from kue.model import settings
 from kue.model.draft import draft
-from kue.model.errors import StoreCorrupt, StoreError, StoreRefused
+from kue.model.errors import JobError, StoreCorrupt, StoreError, StoreRefused
 from kue.store import store_for
 from kue.store.contract import Store
 from tests.faults.garbling import call_all, errors
@@ -54,13 +54,14 @@ NEVER_THERE = {
     "failures",
     "hours:*",
     "info",
+    "job:*:left",  # those that still list the job find out when they end
     "job:*:log",
     "job:*:steps",  # the job begins again
     "limit rate:*",  # begins again
     "listeners",
+    "lost:*",  # jobs that are gone: they then count as complete
     "meta",  # written again by the next opening; workers that run notice
     "orders",
-    "outbox",
     "paused",
     "producers:*",
     "refusals",
@@ -78,6 +79,9 @@ LEGAL = {
     "failure_rules": {"ruled=object"},  # fields of another release
     "info": {"w*=object"},
     "limit running:*": {f"={score}" for score in SCORES},  # since when is not used
+    "flow:*": {"at:*=empty"},
+    "lost:*": {"empty", "nul"},
+    "outbox": {"left:*=empty"},
     # Any text, and of workers that nobody knows.
     "stacks": {f"w*={kind}" for kind in (*_TEXT, "long")} | {"+text", "+negative"},
     "types": {"+text", "+negative"},  # without jobs, and forgotten after a day
@@ -185,8 +189,12 @@ async def examine(store: Store, is_legal: bool) -> list[str]:
 
 
 def is_fit(error: Exception) -> bool:
-    """Return whether it says that something is damaged, or not as the URL has it."""
-    return isinstance(error, StoreCorrupt | StoreRefused)
+    """
+    Return whether it says that something is damaged, or not as the URL has it.
+
+    Or that a job is not as another that is added with a link to it needs it.
+    """
+    return isinstance(error, StoreCorrupt | StoreRefused | JobError)
 
 
 #: Damage to what a worker reads all the time, and whether it must say so.

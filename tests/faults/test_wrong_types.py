@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 import redis
@@ -18,6 +19,7 @@ from kue.store.contract import Store
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS, Keys, root_of
 from tests.faults.conftest import NewStore
 from tests.faults.scene import TYPE, VERBS, Scene, build, id_of
+from tests.support.flows import add_linked, linked
 from tests.support.servers import RedisServer
 
 pytestmark = pytest.mark.damages
@@ -30,6 +32,8 @@ PLACES = [
     *(f"{TYPE}:{name}" for name in TYPE_KEYS),
     f"{TYPE}:held:g",
     "live:0",
+    "lost:0",
+    *("flow:{complete}", "members:{complete}"),
     f"stats:{_MINUTE}",
     f"producers:{_HOUR}",
     *(f"job:{{{name}}}" for name in ("waiting", "held", "delayed", "complete")),
@@ -89,6 +93,8 @@ async def test_a_key_of_the_wrong_type_leaves_no_verb_half_done(
 ) -> None:
     store = new_store(redis_server.url)
     scene = await build(store)
+    [member] = await add_linked(store, linked(TYPE, flow=scene.complete))
+    scene = replace(scene, waiting=member)
     key = Keys(root_of(prefix, 0, 1)).of_shard(_at(place, scene))
     spoiled = Spoiled(client, key)
     faults: list[str] = []
@@ -121,7 +127,7 @@ def plant(client: redis.Redis, key: str) -> None:
     """Put something there that no verb can have written."""
     was_string = client.type(key) == b"string"
     client.delete(key)
-    if was_string or key.endswith((":ids", ":fence", ":live:0")):
+    if was_string or key.endswith((":ids", ":fence", ":live:0", ":lost:0")):
         client.sadd(key, "not", "a", "string")
     else:
         client.set(key, "neither a set nor a hash nor a list")

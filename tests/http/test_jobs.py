@@ -261,7 +261,7 @@ async def test_a_job_is_added_with_all_its_options(
         "group": "mail",
         "tags": ["a", "b"],
         "after": [parent],
-        "after_any": True,
+        "on_parent_failure": "run",
         "remove_on_complete": True,
         "retention": "7d",
         "delivery": "at-most-once",

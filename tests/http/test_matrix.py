@@ -74,6 +74,14 @@ TABLE = {
     "POST /api/v1/jobs/{job_id}/reschedule": "manage",
     "POST /api/v1/jobs/{job_id}/cancel": "manage",
     "GET /api/v1/errors": "read",
+    "POST /api/v1/flows": "enqueue",
+    "GET /api/v1/flows/{job_id}": "read",
+    "POST /api/v1/flows/{job_id}/cancel": "manage",
+    "POST /api/v1/flows/{job_id}/retry": "manage",
+    "GET /api/v1/batches": "read",
+    "GET /api/v1/batches/{batch_id}": "read",
+    "POST /api/v1/batches/{batch_id}/cancel": "manage",
+    "POST /api/v1/batches/{batch_id}/retry": "manage",
     "GET /api/v1/schedules": "read",
     "GET /api/v1/schedules/{name}": "read",
     "GET /api/v1/schedule-preview": "read",
@@ -167,6 +175,7 @@ MAY = {
 #: Something for each parameter; there is no such job, type or user.
 FILLED = {
     "job_id": "4711",
+    "batch_id": "4711",
     "id": "4711",
     "token_id": "0123456789ab",
     "first": "0",

@@ -278,6 +278,7 @@ async def test_waiting_jobs_that_no_worker_takes_are_warned_of(
             "worker": None,
             "circuit": None,
             "alert": None,
+            "job": None,
         },
         {
             "code": "no-worker",
@@ -286,6 +287,7 @@ async def test_waiting_jobs_that_no_worker_takes_are_warned_of(
             "worker": None,
             "circuit": None,
             "alert": None,
+            "job": None,
         },
     ]
 
@@ -314,6 +316,19 @@ async def test_pauses_are_warned_of_by_whom_and_why(
         ("queue 'email' is paused by ann: server moves", "email", None),
         ("worker 'w1' is paused by bob", None, "w1"),
     ]
+
+
+async def test_jobs_that_wait_for_a_failed_one_are_warned_of(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    failed = await job_in(q.store, State.FAILED)
+    await q.enqueue("report", after=[failed])
+    await q.enqueue("report", after=[failed], on_parent_failure="run")
+
+    [warning] = (await client.get("/stats")).json()["warnings"]
+
+    assert (warning["code"], warning["job"]) == ("failed-parent", failed)
+    assert "1 job waits for job 1 of type 'email', which failed" in warning["message"]
 
 
 async def test_circuits_that_are_not_closed_are_warned_of(

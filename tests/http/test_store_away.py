@@ -38,6 +38,7 @@ BODIES: dict[str, Any] = {
     "PUT /queues/{type}/limits": {"concurrency": 1},
     "POST /queues/{type}/clear": {"states": ["failed"]},
     "POST /circuits/{name}/open": {},
+    "POST /flows": {"steps": [{"name": "a", "job": {"type": "email"}}]},
     "POST /jobs/bulk": {"action": "retry", "ids": [1]},
     "POST /jobs": {"type": "email"},
     "POST /jobs/batch": [{"type": "email"}],

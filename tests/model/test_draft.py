@@ -45,7 +45,7 @@ def test_options_are_normalised() -> None:
         tags=["mail", "new", "mail"],
         parent=3,
         after=[1, 2, 1],
-        after_any=True,
+        on_parent_failure="run",
         remove_on_complete=True,
         retention="2d",
         delivery="at-most-once",
@@ -59,7 +59,7 @@ def test_options_are_normalised() -> None:
     assert (full.spec.timeout, full.ttl, full.expires) == (30_000, 60_000, 3_600_000)
     assert (full.unique, full.unique_for, full.group) == ("a@b.c", 86_400_000, "b.c")
     assert (full.spec.tags, full.spec.parent) == (("mail", "new"), 3)
-    assert (full.spec.after, full.after_any) == ((1, 2), True)
+    assert (full.spec.after, full.on_parent_failure) == ((1, 2), "run")
     assert (full.spec.remove_on_complete, full.spec.retention) == (True, 172_800_000)
     assert (full.once, full.spec.meta) == (True, {"trace": "1"})
     assert full.spec.address_id == "11111111-2222-4333-8444-555555555555"

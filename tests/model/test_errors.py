@@ -30,6 +30,7 @@ from kue.model.errors import (
     StoreRefused,
     StoreUnavailable,
     UniqueHeld,
+    UnknownParent,
 )
 from kue.model.job import State
 
@@ -39,6 +40,13 @@ from kue.model.job import State
     [
         (BadPayload("data", "is too large"), "data: is too large"),
         (JobNotFound(7), "job 7 does not exist"),
+        (
+            UnknownParent(7),
+            (
+                "no job was added: job 7, which one should wait for, was never "
+                "added to this store; check the id, and add that job first"
+            ),
+        ),
         (
             InvalidTransition(7, State.COMPLETE, "be cancelled"),
             "job 7 is complete and cannot be cancelled",
@@ -105,6 +113,7 @@ def test_an_error_about_a_job_has_its_id() -> None:
         LeaseLost(7),
         UniqueHeld(7, 3),
         DuplicateJob(7, "july"),
+        UnknownParent(7),
         JobFailed(7, "E", "m"),
         JobCancelled(7, ""),
     ]

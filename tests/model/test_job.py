@@ -63,7 +63,7 @@ def test_the_table_of_moves_knows_every_state() -> None:
 
 @pytest.mark.parametrize("state", FINAL)
 def test_a_finished_job_can_only_go_back_in_line(state: State) -> None:
-    assert MOVES[state] == {State.WAITING, State.DELAYED}
+    assert MOVES[state] == {State.WAITING, State.DELAYED, State.BLOCKED}
 
 
 def test_a_run_begins_in_one_state_only() -> None:
@@ -78,9 +78,11 @@ def test_only_a_run_ends_well() -> None:
     assert ends == {State.ACTIVE}
 
 
-def test_nothing_becomes_blocked_later() -> None:
+def test_only_a_finished_job_becomes_blocked_again() -> None:
     """Dependencies are given when the job is made."""
-    assert not any(State.BLOCKED in targets for targets in MOVES.values())
+    blocked = {state for state in State if State.BLOCKED in MOVES[state]}
+
+    assert blocked == FINAL
 
 
 @pytest.mark.parametrize("state", State)
@@ -95,7 +97,7 @@ def test_every_state_leads_out_and_to_an_end(state: State) -> None:
 @pytest.mark.parametrize("state", State)
 def test_what_an_operator_may_do_is_a_part_of_what_there_is(state: State) -> None:
     assert MOVES_BY_HAND[state] <= MOVES[state]
-    assert MOVES_BY_HAND[state] <= {State.WAITING, State.DELAYED}
+    assert MOVES_BY_HAND[state] <= {State.WAITING, State.DELAYED, State.BLOCKED}
 
 
 def test_nobody_moves_a_running_job_by_hand() -> None:

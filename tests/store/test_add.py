@@ -129,7 +129,7 @@ async def test_everything_asked_for_is_kept(store: Store) -> None:
     spec = job.spec
     assert (job.priority, job.unique, job.unique_for) == (-7, "the one", 7_200_000)
     assert (job.group, job.ttl, job.expires) == ("customer 7", 20_000, 86_400_000)
-    assert (job.once, job.after_any) == (True, False)
+    assert (job.once, job.on_parent_failure) == (True, "block")
     assert (spec.delay, spec.max_attempts, spec.timeout) == (5_000, 4, 30_000)
     assert spec.backoff == exponential("1s", max="1m", jitter=0.5)
     assert (spec.tags, spec.parent) == (("mail", "slow"), parent)
@@ -144,7 +144,7 @@ async def test_what_was_left_out_has_its_default(store: Store) -> None:
     job = await get_one(store, await add_one(store))
 
     assert (job.unique, job.unique_for, job.group) == (None, 0, None)
-    assert (job.ttl, job.expires, job.once, job.after_any) == (0, 0, False, False)
+    assert (job.ttl, job.expires, job.once) == (0, 0, False)
     assert job.spec == plain.spec.__class__()
 
 

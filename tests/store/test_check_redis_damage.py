@@ -61,7 +61,7 @@ async def live_a_life(store: Store) -> None:
             await store.log(job_id, [LogLine("hello")])
     ids = await add_many(store, 3, priority="high", group="g", attempts=2, now=now)
     await add_many(store, 3, after=ids, now=now)
-    await add_many(store, 2, "parent", after=ids[1:], after_any=True, now=now)
+    await add_many(store, 2, "parent", after=ids[1:], on_parent_failure="run", now=now)
     [job, *_] = await claim(store, limit=3, now=now)
     await store.progress([Progress(job.id, 5)], now=now)
     await store.cancel([job.id], now=now)

@@ -109,7 +109,7 @@ async def test_a_check_gets_past_any_key_of_the_wrong_redis_type(
 ) -> None:
     parent = await add_one(store, delay="1h", unique="k", group="g")
     await add_one(store, after=[parent])
-    await add_one(store, after=[parent], after_any=True)
+    await add_one(store, after=[parent], on_parent_failure="run")
     await start_one(store)
     key = hands.home(name.format(parent))
     hands.do("DEL", key)
@@ -304,7 +304,7 @@ async def test_a_busy_store_is_sound_at_every_moment(
             ids = await add_many(other_store, 10, name, group=f"g{number}", now=now)
             await add_many(other_store, 5, after=ids[:3], now=now)
             await add_many(
-                other_store, 5, "sms", after=ids[:2], after_any=True, now=now
+                other_store, 5, "sms", after=ids[:2], on_parent_failure="run", now=now
             )
             await add_many(other_store, 3, unique="k", expires="1s", now=now)
             await add_many(other_store, 3, ttl="1s", retention="1s", now=now)

@@ -52,6 +52,7 @@ def lose(hands: Hands, parent: int, kind: str) -> None:
     hands.do("ZREM", hands.of_type("delayed", kind), parent)
     hands.do("DEL", hands.record(parent))
     hands.mark_live(parent, 0)
+    hands.mark_lost(parent)
 
 
 async def settle_down(store: Store) -> None:
@@ -110,7 +111,7 @@ async def test_a_job_that_waits_for_one_that_is_gone_is_cancelled(
 async def test_a_job_that_waits_for_any_end_of_one_that_is_gone_is_released(
     store: Store, hands: Hands, kind: str
 ) -> None:
-    parent, child = await chain(store, kind, after_any=True)
+    parent, child = await chain(store, kind, on_parent_failure="run")
     lose(hands, parent, kind)
 
     codes = await found(store, repair=True)
@@ -304,6 +305,8 @@ async def test_a_tree_of_jobs_on_all_shards_is_sound(store: Store) -> None:
         added.id
         for added in await add(store, [draft(name, after=first) for name in types])
     ]
-    await add(store, [draft(name, after=second, after_any=True) for name in types])
+    await add(
+        store, [draft(name, after=second, on_parent_failure="run") for name in types]
+    )
 
     assert await found(store) == []

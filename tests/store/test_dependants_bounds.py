@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kue.model.draft import draft
-from kue.model.job import Completed, State
+from kue.model.job import Completed, Failed, State
 from kue.store.contract import Store
-from kue.store.values import MAX_BATCH, MoveRequest, Outcome, RemoveRequest, Result
+from kue.store.redis.keys import LIVE_CHUNK
+from kue.store.values import (
+    MAX_BATCH,
+    REMEMBERED_IDS,
+    FlowCounts,
+    MoveRequest,
+    Outcome,
+    RemoveRequest,
+    Result,
+)
+from tests.support.flows import linked
 from tests.support.hands import Hands
 from tests.support.jobs import (
+    HOUR,
+    OOPS,
     T0,
     add,
     add_many,
@@ -158,3 +172,141 @@ async def test_blocked_jobs_with_many_parents_are_changed_a_few_at_a_time(
     assert words == {Result.DONE}
     assert hands.scripts() - scripts >= 4
     assert (await count_of(store, "child")).get(State.BLOCKED, 0) == 0
+
+
+# -- very many parents ---------------------------------------------------------
+
+MANY = 2_500
+
+
+async def add_before(store: Store, count: int, *targets: int) -> list[int]:
+    """Add jobs that come before others, and are members of the flow of the first."""
+    ids: list[int] = []
+    for _ in range(count // MAX_BATCH):
+        drafts = [linked("member", before=targets, flow=targets[0])] * MAX_BATCH
+        ids += [one.id for one in await add(store, drafts)]
+    return ids
+
+
+async def target(store: Store, **options: Any) -> int:
+    """Add a job that is blocked by another, which is far from its end."""
+    parent = await add_one(store, "parent", delay="30d")
+    return await add_one(store, "target", after=[parent], **options)
+
+
+async def test_an_add_of_members_costs_the_same_however_many_there_are(
+    store: Store, hands: Hands
+) -> None:
+    job_id = await target(store)
+
+    before = hands.commands()
+    await add_before(store, MAX_BATCH, job_id)
+    first = hands.commands() - before
+    await add_before(store, MANY, job_id)
+    before = hands.commands()
+    await add_before(store, MAX_BATCH, job_id)
+
+    # The target is looked up once, and each member linked to it.
+    assert first < 3 * MAX_BATCH + 100
+    assert abs(hands.commands() - before - first) < 10
+
+
+async def test_a_settle_of_members_looks_at_so_many_dependants(
+    store: Store, hands: Hands
+) -> None:
+    job_id = await target(store, on_parent_failure="run")
+    await add_before(store, MANY, job_id)
+    members = await claim(store, "member", limit=MAX_BATCH)
+
+    before = hands.commands()
+    await store.settle([Outcome(job, Completed()) for job in members], now=T0)
+
+    # And counts every one of them.
+    assert hands.commands() - before < AT_ONCE * EACH + 12 * MAX_BATCH
+    [counts] = await store.flow_counts([job_id])
+    assert counts == FlowCounts(MANY, complete=MAX_BATCH)
+    await tend(store)
+    left = hands.do("SCARD", hands.record(job_id, "after"))
+    assert left == MANY - MAX_BATCH + 1
+
+
+@pytest.mark.parametrize("verb", ["cancel", "remove", "move", "clear", "expire"])
+async def test_a_job_with_very_many_parents_leaves_them_to_maintenance(
+    store: Store, hands: Hands, verb: str
+) -> None:
+    job_id = await target(store, expires="1h")
+    members = await add_before(store, MANY, job_id)
+
+    before = hands.commands()
+    if verb == "cancel":
+        await store.cancel([job_id], now=T0)
+    elif verb == "remove":
+        await store.remove(RemoveRequest([job_id]), now=T0)
+    elif verb == "move":
+        await store.move(MoveRequest([job_id], State.WAITING), now=T0)
+    elif verb == "clear":
+        await store.clear("target", [State.BLOCKED], now=T0)
+    else:
+        # In this pass the first parents forget it, too.
+        await store.tend(now=T0 + HOUR, limit=1)
+    assert hands.commands() - before < (AT_ONCE * EACH if verb == "expire" else 100)
+
+    await forgotten(store, hands, T0 + HOUR if verb == "expire" else T0)
+    lists = [hands.record(member, "then") for member in members]
+    assert hands.do("EXISTS", *lists, hands.record(job_id, "left")) == 0
+
+
+async def test_a_job_for_failures_leaves_its_other_parents_to_maintenance(
+    store: Store, hands: Hands
+) -> None:
+    job_id = await target(store, on_parent_failure="only")
+    members = await add_before(store, MANY, job_id)
+    failed = await claim(store, "member", limit=1)
+
+    before = hands.commands()
+    await store.settle([Outcome(job, Failed(OOPS)) for job in failed], now=T0)
+
+    assert hands.commands() - before < 100
+    assert await state_of(store, job_id) is State.WAITING
+    await forgotten(store, hands, T0)
+    lists = [hands.record(member, "finally") for member in members]
+    assert hands.do("EXISTS", *lists, hands.record(job_id, "left")) == 0
+
+
+async def forgotten(store: Store, hands: Hands, now: int) -> None:
+    """Tend until no parent lists the job any more; each pass is bounded."""
+    is_over = False
+    while not is_over:
+        before = hands.commands()
+        is_over = not (await store.tend(now=now)).more
+        assert hands.commands() - before < AT_ONCE * EACH + 200
+
+
+async def test_a_flow_with_very_many_members_is_removed_at_once(
+    store: Store, hands: Hands
+) -> None:
+    root = await add_one(store, "root")
+    for _ in range(MANY // MAX_BATCH):
+        await add(store, [linked("member", flow=root)] * MAX_BATCH)
+
+    before = hands.commands()
+    await store.remove(RemoveRequest([root]), now=T0)
+
+    assert hands.commands() - before < 60
+    assert await count_of(store, "member") == {State.WAITING: MANY}
+
+
+async def test_what_is_remembered_of_removed_jobs_is_bounded(
+    store: Store, hands: Hands
+) -> None:
+    """The oldest bitmap goes when the newest job needs another."""
+    old = await add_one(store)
+    await store.remove(RemoveRequest([old]), now=T0)
+    chunks = REMEMBERED_IDS // LIVE_CHUNK + 2
+    hands.do("SET", hands.of_shard("ids"), chunks * LIVE_CHUNK - 1)
+    assert hands.do("EXISTS", hands.of_shard("lost:0")) == 1
+
+    child = await add_one(store, after=[old])
+
+    assert await state_of(store, child) is State.CANCELLED
+    assert hands.do("EXISTS", hands.of_shard("lost:0")) == 0

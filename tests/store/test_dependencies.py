@@ -12,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from kue.model.job import Cancelled, Completed, Ending, Failed, Job, Retried, State
+from kue.model.job import (
+    Cancelled,
+    Completed,
+    Ending,
+    Failed,
+    Job,
+    Retried,
+    State,
+)
 from kue.store.contract import Store
 from kue.store.values import MoveRequest, RemoveRequest, RenewRequest
 from tests.support.jobs import (
@@ -112,7 +120,7 @@ async def test_a_job_that_takes_any_end_runs_after_any(
     store: Store, ending: Ending
 ) -> None:
     parent = await start_one(store, "parent")
-    child = await add_after(store, parent.id, after_any=True)
+    child = await add_after(store, parent.id, on_parent_failure="run")
     assert await state_of(store, child) is State.BLOCKED
 
     await finish(store, parent, ending)
@@ -125,14 +133,14 @@ async def test_a_job_that_takes_any_end_does_not_wait_for_an_ended_parent(
     store: Store, state: State
 ) -> None:
     parent = await job_in(store, state, "parent")
-    child = await add_after(store, parent, after_any=True)
+    child = await add_after(store, parent, on_parent_failure="run")
 
     assert await state_of(store, child) is State.WAITING
 
 
 async def test_a_retry_of_the_parent_is_no_end(store: Store) -> None:
     parent = await start_one(store, "parent", attempts=3)
-    child = await add_after(store, parent.id, after_any=True)
+    child = await add_after(store, parent.id, on_parent_failure="run")
 
     await finish(store, parent, Retried(OOPS))
 
@@ -162,21 +170,11 @@ async def test_a_child_of_a_cancelled_parent_is_cancelled(store: Store) -> None:
     assert (job.history[-1].outcome, job.history[-1].token) == ("cancelled", "")
 
 
-@pytest.mark.parametrize("after_any", [False, True])
-async def test_a_parent_that_does_not_exist_counts_as_cancelled(
-    store: Store, after_any: bool
-) -> None:
-    child = await add_after(store, 987_654, after_any=after_any)
-
-    expected = State.WAITING if after_any else State.CANCELLED
-    assert await state_of(store, child) is expected
-
-
 async def test_cancelling_a_parent_cancels_all_that_wait_for_it(store: Store) -> None:
     parent = await add_one(store, "email")
     child = await add_after(store, parent, type="sms")
     grandchild = await add_after(store, child, type="video")
-    other = await add_after(store, parent, type="report", after_any=True)
+    other = await add_after(store, parent, type="report", on_parent_failure="run")
 
     await store.cancel([parent], reason="not wanted", now=T0)
     await tend(store)
@@ -207,7 +205,7 @@ async def test_removing_a_parent_cancels_all_that_wait_for_it(
     parent = await job_in(store, state, "email")
     child = await add_after(store, parent, type="sms")
     grandchild = await add_after(store, child, type="video")
-    other = await add_after(store, parent, type="report", after_any=True)
+    other = await add_after(store, parent, type="report", on_parent_failure="run")
 
     await store.remove(RemoveRequest([parent], force=True), now=T0)
     await tend(store)
@@ -243,7 +241,7 @@ async def test_a_child_that_expires_is_not_released(store: Store) -> None:
 async def test_an_expired_parent_has_failed(store: Store) -> None:
     parent = await add_one(store, "parent", expires="1m")
     strict = await add_after(store, parent)
-    lenient = await add_after(store, parent, after_any=True)
+    lenient = await add_after(store, parent, on_parent_failure="run")
 
     await tend(store, T0 + MINUTE + 1)
 

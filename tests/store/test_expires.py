@@ -119,7 +119,7 @@ async def test_a_job_that_an_expired_one_lets_go_counts_for_when_there_is_more(
     assert len(await claim(store)) == 1
     # Two types of one shard, however many there are: others hear of it later.
     parent = await add_one(store, "fax", expires="1s")
-    await add_one(store, after=[parent], after_any=True)
+    await add_one(store, after=[parent], on_parent_failure="run")
 
     claimed = await take(store, "email", "fax", now=T0 + SECOND)
 

@@ -17,6 +17,7 @@ from tests.support.jobs import (
     claim_one,
     count_of,
     end,
+    job_in,
     start_one,
     state_of,
 )
@@ -152,7 +153,7 @@ async def test_a_job_that_takes_any_end_waits_for_all_of_them(store: Store) -> N
     bad = await start_one(store, "sms")
     unwanted = await add_one(store, "video")
     child = await add_one(
-        store, "child", after=[good.id, bad.id, unwanted], after_any=True
+        store, "child", after=[good.id, bad.id, unwanted], on_parent_failure="run"
     )
     await tend(store)
 
@@ -202,14 +203,15 @@ async def test_a_parent_named_twice_is_waited_for_once(store: Store) -> None:
 
 async def test_a_call_may_add_jobs_with_and_without_parents(store: Store) -> None:
     parent = await start_one(store, "parent")
+    unwanted = await job_in(store, State.CANCELLED, "email")
     added = await add(
         store,
         [
             draft("email", after=[parent.id]),
             draft("sms"),
-            draft("video", after=[parent.id], after_any=True),
+            draft("video", after=[parent.id], on_parent_failure="run"),
             draft("report", delay=60),
-            draft("page", after=[987_654]),
+            draft("page", after=[unwanted]),
         ],
     )
     await tend(store)

@@ -15,6 +15,7 @@ from kue.store.values import (
     Errors,
     Failure,
     Filter,
+    FlowCounts,
     Limits,
     PageRequest,
     Pause,
@@ -57,6 +58,7 @@ class Seen(NamedTuple):
     workers: list[WorkerStatus]
     errors: Errors
     failures: list[Failure]
+    flows: list[FlowCounts]
 
 
 async def _look(both: Both) -> Seen:
@@ -73,6 +75,7 @@ async def _look(both: Both) -> Seen:
         workers = group.create_task(store.workers(now=both.now))
         errors = group.create_task(store.errors())
         failures = group.create_task(store.failures())
+        flows = group.create_task(store.flow_counts(ids))
     return Seen(
         jobs.result(),
         counts.result(),
@@ -84,6 +87,7 @@ async def _look(both: Both) -> Seen:
         workers.result(),
         errors.result(),
         failures.result(),
+        flows.result(),
     )
 
 
@@ -108,6 +112,8 @@ def _compare_jobs(both: Both, seen: Seen) -> None:
         for type, of in seen.counts.items()
     }
     same(counts, both.model.counts())
+    ids = range(both.first_id, both.first_id + len(seen.jobs))
+    same(seen.flows, [both.model.flow_counts(job_id) for job_id in ids])
     failed = both.model.of(State.FAILED)
     marks = Counter((entry.type, entry.history[-1].fingerprint) for entry in failed)
     groups = seen.errors.groups
@@ -176,6 +182,20 @@ def walk(
     wanted = both.model.page(state, type)
     jobs = [job for page in pages for job in page.jobs]
     same_jobs(jobs, wanted[::-1] if descending else wanted)
+
+
+def members(both: Both, size: int) -> None:
+    """Read the members of all flows, in pages of *size*."""
+    for flow in both.model.flows:
+        jobs: list[Job] = []
+        cursor = None
+        while True:
+            page = both.ask(both.store.members(flow, limit=size, cursor=cursor))
+            jobs += page.jobs
+            if page.cursor is None:
+                break
+            cursor = page.cursor
+        same_jobs(jobs, both.model.members(flow))
 
 
 def skip(both: Both, state: State | None, number: int, size: int) -> None:

@@ -194,13 +194,24 @@ class Both:
     # -- producing and running -------------------------------------------------
 
     @a_call
-    def add(self, drafts: Sequence[Draft], producer: str, seq: int) -> list[Added]:
-        said = self.ask(
-            self.store.add(drafts, producer=producer, seq=seq, now=self.now)
-        )
+    def add(
+        self, drafts: Sequence[Draft], producer: str, seq: int
+    ) -> list[Added] | None:
+        """Return what was added; None if the call was refused."""
+        call = self.store.add(drafts, producer=producer, seq=seq, now=self.now)
+        is_new = seq > self.model.producers.get(producer, (0, []))[0]
+        error = self.model.refusal(drafts) if is_new else None
+        if error is not None:
+            with pytest.raises(error):
+                self.ask(call)
+            return None
+        said = self.ask(call)
         self._see_dropped()
         dropped = self.model.dropped
         same(said, self.model.add(drafts, producer, seq, self.now, dropped))
+        if self.model.doomed:
+            # What their end means for others may be left to maintenance.
+            self.tend()
         return said
 
     def refuse_add(self, drafts: Sequence[Draft], producer: str, seq: int) -> None:
@@ -341,9 +352,11 @@ class Both:
         left = self.ask(self.store.get(ids))
         gone = {id for id, job in zip(ids, left, strict=True) if job is None}
         wanted = MaintenanceResult()
+        expired = self.model.expire_first([job for job in left if job], self.now)
         while one := self.model.tend(keep, LEASE, self.now, gone):
             wanted = together(wanted, one)
-        same(said, wanted)
+        wanted = together(wanted, MaintenanceResult(expired=expired))
+        same(msgspec.structs.replace(said, released=0), wanted)
         return said
 
     @a_call
@@ -451,11 +464,12 @@ class Both:
         for entry in (self.model.jobs[job_id] for job_id in removed):
             if entry.state is State.BLOCKED:
                 # Of one that may run however its parents end.
-                kind = Kind.PROMOTION if entry.draft.after_any else Kind.CANCELLED
+                may_run = entry.draft.on_parent_failure == "run"
+                kind = Kind.PROMOTION if may_run else Kind.CANCELLED
                 event = Event(kind=kind, job_id=entry.id, type=entry.type, at=self.now)
                 self.model.perhaps.append(event)
-        # Those that wait have higher ids than those that they wait for.
-        self.model.remove(RemoveRequest(sorted(removed, reverse=True)), self.now)
+                entry.parents.clear()
+        self.model.remove(RemoveRequest(sorted(removed)), self.now)
 
     def read_schedule(self, name: str) -> Schedule | None:
         """Return a schedule as a caller reads it who is about to change it."""

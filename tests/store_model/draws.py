@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from hypothesis import strategies as st
@@ -17,6 +17,7 @@ from kue.model.job import (
     Ending,
     Error,
     Failed,
+    OnParentFailure,
     Released,
     Retried,
     Stalled,
@@ -35,6 +36,8 @@ GROUPS = ("red", "blue:{x}")
 KEYS = ("one", "two:{%}")
 SCHEDULES = ("s1", "s:2")
 INTERVALS = (MIN_EVERY_MS, 1000, 3000, 61_000)
+#: An id that no job has.
+UNKNOWN = 10_000
 OOPS = Error("Oops", 'it "broke"\n\\n', "line 1\nline 2")
 
 types = st.sampled_from(TYPES)
@@ -57,6 +60,9 @@ verbs = st.sampled_from(
 overdue = st.sampled_from(["", "", "", "", "lease", "ttl"])
 sizes = st.integers(1, 4)
 leases = st.sampled_from([4000, 4000, 4000, 1000])
+policies: st.SearchStrategy[OnParentFailure] = st.sampled_from(
+    get_args(OnParentFailure)
+)
 
 #: Signals, and waits for them.
 signals = st.sampled_from(["go", "go", "stop"])
@@ -175,12 +181,43 @@ def drafts(draw: st.DrawFn, parents: list[int], keys: tuple[str, ...] = KEYS) ->
         limited_by=None if limit is None else {limit_of(type): limit},
         tags=draw(st.sampled_from([(), (), ("red",), ("red", "blue")])),
         after=after,
-        after_any=bool(after) and draw(st.booleans()),
+        on_parent_failure=draw(policies) if after else "block",
         remove_on_complete=draw(st.sampled_from([False, False, False, True])),
         retention=draw(rarely(0, 5)),
         delivery=draw(
             st.sampled_from(["at-least-once", "at-least-once", "at-most-once"])
         ),
+    )
+
+
+@st.composite
+def linked(
+    draw: st.DrawFn,
+    plain: Draft,
+    earlier: list[int],
+    blocked: list[int],
+    recent: list[int],
+) -> Draft:
+    """Draw what a draft has to do with other jobs, and drafts of its call."""
+    if draw(st.sampled_from([True, True, False])):
+        return plain
+    own = -len(earlier) - 1
+    spec = plain.spec
+    if plain.on_conflict == "replace":
+        return plain
+    unknown = draw(rarely(10_000))
+    more = [
+        one for one in (draw(rarely(*earlier)) if earlier else None, unknown) if one
+    ]
+    after = tuple(dict.fromkeys((*spec.after, *more)))
+    targets = [*earlier, *blocked[-4:], *blocked[-4:], *recent[-2:]]
+    before = draw(st.lists(st.sampled_from(targets), max_size=2)) if targets else []
+    return msgspec.structs.replace(
+        plain,
+        spec=msgspec.structs.replace(spec, after=after),
+        on_parent_failure=draw(policies),
+        before=tuple(one for one in before if one not in after),
+        flow=draw(st.sampled_from([None, own, *earlier, *recent[-4:]])),
     )
 
 

@@ -103,7 +103,8 @@ class Entry:
         given = {name: getattr(draft, name) for name in lengths}
         # They count from now.
         shifted = {name: length + age for name, length in given.items() if length}
-        fresh = Entry.born(self.id, msgspec.structs.replace(draft, **shifted), now)
+        options = {**shifted, "flow": self.draft.flow}
+        fresh = Entry.born(self.id, msgspec.structs.replace(draft, **options), now)
         for name in ("draft", "priority", "data", "tags", "max_attempts"):
             setattr(self, name, getattr(fresh, name))
         self.attempts = self.stalls = 0
@@ -162,7 +163,8 @@ class Entry:
             ttl=draft.ttl,
             expires=draft.expires,
             once=draft.once,
-            after_any=draft.after_any,
+            on_parent_failure=draft.on_parent_failure,
+            flow=draft.flow,
             promote_at=self.promote_at if self.state is State.DELAYED else None,
             token=self.token,
             stalls=self.stalls,

@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from kue.model.job import Completed, Ending, Failed, State
+from kue.model.job import Completed, Ending, Failed, OnParentFailure, State
 from kue.model.settings import Keep
 from kue.store.values import MAX_BATCH, Limits, MoveRequest, Outcome, RemoveRequest
 from tests.store_model import draws
@@ -20,6 +20,7 @@ from tests.store_model.both import LEASE
 from tests.store_model.ear import Ear
 from tests.store_model.sameness import same_events
 from tests.store_model.walks import DEEP, STEP, W1, W2, Walks, deep
+from tests.support.flows import linked
 from tests.support.schedules import every
 
 
@@ -57,15 +58,15 @@ class GuidedMachine(Walks):
 
     @rule(
         ending=draws.endings,
-        after_any=st.booleans(),
+        policy=draws.policies,
         delay=st.sampled_from([0, 3]),
         back=st.booleans(),
     )
     def a_chain_hears_how_its_first_job_ended(
-        self, ending: Ending, after_any: bool, delay: int, back: bool
+        self, ending: Ending, policy: OnParentFailure, delay: int, back: bool
     ) -> None:
         first = self.start_one()
-        second = self.add_deep(after=[first.id], after_any=after_any, delay=delay)
+        second = self.add_deep(after=[first.id], on_parent_failure=policy, delay=delay)
         self.add_deep(after=[first.id, second])
         self.look()
         self.end(first, ending)
@@ -76,6 +77,40 @@ class GuidedMachine(Walks):
         self.say_claim([DEEP], MAX_BATCH, W1)
         self.look()
         self.both.remove(RemoveRequest([second], force=True))
+
+    @rule(
+        policy=draws.policies,
+        ending=draws.endings,
+        late=st.sampled_from(["joins", "is cancelled", "is removed"]),
+        back=st.booleans(),
+    )
+    def a_batch_hears_of_its_members(
+        self, policy: OnParentFailure, ending: Ending, late: str, back: bool
+    ) -> None:
+        self.prepare()
+        unwanted = self.add_deep()
+        self.both.cancel([unwanted])
+        batch, *_ = self.say_add(
+            [
+                linked(DEEP, on_parent_failure=policy),
+                *(linked(DEEP, before=[-1], flow=-1) for _ in range(2)),
+            ]
+        )
+        runs = [r for r in self.say_claim([DEEP], MAX_BATCH, W1) if r.flow == batch]
+        self.look()
+        self.end(runs[0], Completed())
+        if self.state_of(batch) is State.BLOCKED:
+            after = [unwanted] if late == "is cancelled" else []
+            joining = linked(DEEP, before=[batch], after=after, flow=batch)
+            [member] = self.say_add([joining])
+            self.look()
+            if late == "is removed":
+                self.both.remove(RemoveRequest([member]))
+        self.end(runs[1], ending)
+        if back:
+            self.both.move(MoveRequest([run.id for run in runs], State.WAITING))
+        self.pass_time(1000)
+        self.both.remove(RemoveRequest([batch], force=True))
 
     # -- limits ----------------------------------------------------------------
 

@@ -27,6 +27,10 @@ class Ledger:
         #: (type, unique key) → holder, until when it holds even if it has ended, and
         #: until when at most.
         self.keys: dict[tuple[str, str], tuple[int, int, int | None]] = {}
+        #: Jobs that were removed without having succeeded.
+        self.lost: set[int] = set()
+        #: Flow → its members, and how those ended that were removed.
+        self.flows: dict[int, dict[int, State | None]] = {}
         self.told: list[Event] = []
         #: Events that an engine may tell or not.
         self.perhaps: list[Event] = []
@@ -181,23 +185,43 @@ class Ledger:
         del self.jobs[entry.id]
         self.free_key(entry, now, gone=by_hand)
         self.tell(Kind.REMOVE, entry, now)
-        self.tell_children(entry, State.CANCELLED, now)
+        if entry.state is not State.COMPLETE:
+            self.lost.add(entry.id)
+            self.tell_children(entry, State.CANCELLED, now)
+        self.flows.pop(entry.id, None)
+        if entry.id in (members := self.flows.get(entry.draft.flow or 0, {})):
+            members[entry.id] = entry.state if entry.state.is_final else State.CANCELLED
 
     def tell_children(self, parent: Entry, state: State, now: int) -> None:
         """Tell those that wait for *parent* how it ended."""
         for child in self.of(State.BLOCKED):
-            if parent.id not in child.parents:
-                continue
-            if state is State.COMPLETE or child.draft.after_any:
-                child.parents.discard(parent.id)
+            if parent.id in child.parents and child.state is State.BLOCKED:
+                self._tell_child(child, parent.id, state, now)
+
+    def _tell_child(self, child: Entry, parent: int, state: State, now: int) -> None:
+        match state, child.draft.on_parent_failure:
+            case (State.FAILED, "block"):
+                pass
+            case (State.FAILED, "only"):
+                child.parents.clear()
+                self.let_run(child, now)
+            case (State.FAILED, "cancel") | (State.CANCELLED, "block" | "cancel"):
+                self.cancel_now(child, SOME_REASON, now)
+            case _:
+                child.parents.discard(parent)
                 if not child.parents:
                     self.unblock(child, now)
-            elif state is State.CANCELLED:
-                self.cancel_now(child, SOME_REASON, now)
 
     def unblock(self, child: Entry, now: int) -> None:
+        """Let a job go that has no parents to wait for any more, or cancel it."""
+        if child.draft.on_parent_failure == "only":
+            self.cancel_now(child, SOME_REASON, now)
+        else:
+            self.let_run(child, now)
+
+    def let_run(self, child: Entry, now: int) -> None:
         """
-        Let a job go that has no parents to wait for any more.
+        Let a blocked job run when its time comes.
 
         If its life is over, too, it may as well be failed before anyone lets it go.
         """

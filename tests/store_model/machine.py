@@ -133,8 +133,11 @@ class Machine(RuleBasedStateMachine):
         return jobs
 
     def say_add(self, drafts: list[Draft], producer: str = "p1") -> list[int]:
-        self.last_add = (drafts, producer, self.next_seq(producer))
-        added = self.both.add(*self.last_add)
+        call = (drafts, producer, self.next_seq(producer))
+        added = self.both.add(*call)
+        if added is None:
+            return []
+        self.last_add = call
         return [one.id for one in added if not one.is_refused]
 
     # -- verbs -----------------------------------------------------------------
@@ -145,9 +148,16 @@ class Machine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def add(self, data: st.DataObject) -> None:
-        parents = [*list(self.both.model.jobs)[-6:], 999]
-        number = data.draw(draws.sizes)
-        drafts = [data.draw(draws.drafts(parents)) for _ in range(number)]
+        model = self.both.model
+        first = max(self.both.first_id, model.last_id - 7)
+        # Some of them were removed.
+        recent = [*range(first, model.last_id + 1)]
+        blocked = [entry.id for entry in model.of(State.BLOCKED)]
+        drafts: list[Draft] = []
+        for number in range(data.draw(draws.sizes)):
+            plain = data.draw(draws.drafts(recent))
+            earlier = [-k for k in range(1, number + 1)]
+            drafts.append(data.draw(draws.linked(plain, earlier, blocked, recent)))
         self.say_add(drafts, data.draw(st.sampled_from(PRODUCERS)))
 
     @rule(data=st.data())

@@ -8,14 +8,16 @@ it.  Only what the contract leaves to the engine (fences) is taken from its answ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from kue.model import retry_policy
+from kue.model.events import Event, Kind
 from kue.model.job import Job, State
 from kue.model.search_text import LOG_LINES, missing
 from kue.model.settings import Keep
 from kue.store.values import (
     Filter,
+    FlowCounts,
     MaintenanceResult,
     Stat,
     WorkerStatus,
@@ -117,6 +119,27 @@ class Model(Scheduling):
             self.end_overdue(entry, ending, now, "ttl")
         return len(runs)
 
+    def expire_first(self, jobs: Sequence[Job], now: int) -> int:
+        """
+        Fail blocked jobs that the engine failed, where their parents end as well.
+
+        Whether a job expires, or is released or cancelled with its parents, is up to
+        the engine if both happen in one call.
+        """
+        failed = {job.id for job in jobs if job.state is State.FAILED}
+        first = [
+            entry
+            for entry in self.of(State.BLOCKED)
+            if entry.id in failed and entry.is_past_its_life(now)
+        ]
+        for entry in first:
+            promotion = Event(
+                kind=Kind.PROMOTION, job_id=entry.id, type=entry.type, at=now
+            )
+            self.perhaps.append(promotion)
+            self.fail_expired(entry, now)
+        return len(first)
+
     def _expire(self, now: int) -> int:
         late = [
             entry
@@ -124,9 +147,12 @@ class Model(Scheduling):
             for entry in self.of(state)
             if entry.is_past_its_life(now)
         ]
+        expired = 0
         for entry in late:
-            self.fail_expired(entry, now)
-        return len(late)
+            if not entry.state.is_final:
+                self.fail_expired(entry, now)
+                expired += 1
+        return expired
 
     def _prune(self, keep: Keep | None, now: int, gone: Collection[int]) -> int:
         stale = [
@@ -186,6 +212,21 @@ class Model(Scheduling):
             type: {state: len(self.of(state, type)) for state in State}
             for type in self.types
         }
+
+    def flow_counts(self, flow: int) -> FlowCounts:
+        members = self.flows.get(flow, {})
+        states = [gone or self.jobs[member].state for member, gone in members.items()]
+        return FlowCounts(
+            len(states),
+            states.count(State.COMPLETE),
+            states.count(State.FAILED),
+            states.count(State.CANCELLED),
+        )
+
+    def members(self, flow: int) -> list[Job]:
+        """Return the members of a flow that exist, by id."""
+        present = [id for id, gone in self.flows.get(flow, {}).items() if gone is None]
+        return [self.jobs[id].view() for id in sorted(present)]
 
     def status(self, now: int) -> list[WorkerStatus]:
         active = [entry.worker for entry in self.of(State.ACTIVE)]

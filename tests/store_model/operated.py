@@ -107,7 +107,8 @@ class OperatedMachine(Machine):
         states = data.draw(st.none() | st.lists(draws.states, max_size=4, unique=True))
         seen = data.draw(self.seen_of(ids))
         if step is None:
-            request = MoveRequest(ids, State.WAITING, states=states, seen=seen)
+            to = data.draw(st.sampled_from([State.WAITING, State.BLOCKED]))
+            request = MoveRequest(ids, to, states=states, seen=seen)
         else:
             self.both.go_on()
             at = self.both.now + step
@@ -212,4 +213,5 @@ class OperatedMachine(Machine):
         agreement.walk(self.both, state, type, size, descending)
         agreement.search(self.both, wanted, size)
         agreement.skip(self.both, state, size, size)
+        agreement.members(self.both, size)
         agreement.stats(self.both)

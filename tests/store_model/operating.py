@@ -60,7 +60,7 @@ class Operating(Running):
             return Reply(Result.GONE)
         if seen.ending and self._is_past(entry, seen):
             return Reply(Result.ALREADY)
-        if entry.state is to is State.WAITING:
+        if entry.state is to and to is not State.DELAYED:
             return Reply(Result.ALREADY)
         if (
             self._is_past(entry, seen)
@@ -68,10 +68,27 @@ class Operating(Running):
             or to not in MOVES_BY_HAND[entry.state]
         ):
             return Reply(Result.REFUSED, state=entry.state)
+        if to is State.BLOCKED:
+            return self._block(entry, now)
         if entry.state.is_final:
             return self._restart(entry, at, now)
         self._reorder(entry, to, at, now)
         return Reply(Result.DONE)
+
+    def _block(self, entry: Entry, now: int) -> Reply:
+        """Have a finished job wait for its parents again."""
+        first = self.first_state(entry, now, is_target=False)
+        parents, entry.parents = entry.parents, set()
+        if first is State.CANCELLED:
+            return Reply(Result.REFUSED, state=entry.state)
+        at = entry.time_from(now) if first is State.DELAYED else None
+        reply = self._restart(entry, at, now)
+        if reply.word is Result.DONE and first is State.BLOCKED:
+            entry.state, entry.parents = first, parents
+            self.told[-1] = msgspec.structs.replace(
+                self.told[-1], detail={"state": first}
+            )
+        return reply
 
     def _restart(self, entry: Entry, at: int | None, now: int) -> Reply:
         holder = self.holder(entry.type, entry.draft.unique, now)

@@ -56,6 +56,10 @@ class Capped(Holding):
 
     def _has_finally(self, type: str) -> bool:
         """Return whether jobs wait for others of *type* to end in any way."""
-        blocked = [e for e in self.of(State.BLOCKED, type) if e.draft.after_any]
+        blocked = [
+            e
+            for e in self.of(State.BLOCKED, type)
+            if e.draft.on_parent_failure == "run"
+        ]
         parents = {parent for entry in blocked for parent in entry.parents}
         return any(entry.id in parents for entry in self.of(State.WAITING, type))

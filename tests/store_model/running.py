@@ -47,7 +47,7 @@ from kue.store.values import (
 )
 from tests.store_model.entry import Entry
 from tests.store_model.ledger import SOME_REASON, shown
-from tests.store_model.queue_cap import Capped
+from tests.store_model.linking import Linking
 
 #: What a later draft with the same unique key may replace.
 REPLACEABLE = (State.WAITING, State.DELAYED, State.BLOCKED)
@@ -66,7 +66,7 @@ class Worker:
     has_left: bool = False
 
 
-class Running(Capped):
+class Running(Linking):
     """Jobs come in, are handed out and come back."""
 
     def __init__(self) -> None:
@@ -77,6 +77,8 @@ class Running(Capped):
         #: producer → seq and answer of its last call.
         self.producers: dict[str, tuple[int, list[Added]]] = {}
         self.last_fence = 0
+        #: New jobs that others are to wait for, and that were cancelled at once.
+        self.doomed: list[Entry] = []
 
     # -- producing -------------------------------------------------------------
 
@@ -102,12 +104,31 @@ class Running(Capped):
         """Add drafts; the engine *dropped* those, where it may choose."""
         types = {draft.type for draft in drafts}
         room = {type: self.room_for(type) for type in types}
-        answer = [self._add_one(draft, room, now) for draft in drafts]
+        targets = {-n for draft in drafts for n in draft.before if n < 0}
+        answer: list[Added] = []
+        self.doomed.clear()
+        for number, given in enumerate(drafts, start=1):
+            draft = self.resolved(given, answer)
+            is_target = number in targets
+            answer.append(
+                self._add_one(draft, room, now, is_target) if draft else REFUSED
+            )
+        self._pass_on([answer[number - 1] for number in targets], now)
         for type in types:
             self.drop_oldest(type, dropped, now)
         return answer
 
-    def _add_one(self, draft: Draft, room: dict[str, int], now: int) -> Added:
+    def _pass_on(self, targets: Sequence[Added], now: int) -> None:
+        """Do to jobs that were to wait for new ones what follows from those."""
+        for entry in self.doomed:
+            self.tell_children(entry, State.CANCELLED, now)
+        for target in (self.jobs.get(one.id) for one in targets if one.new):
+            if target and target.state is State.BLOCKED and not target.parents:
+                self.unblock(target, now)
+
+    def _add_one(
+        self, draft: Draft, room: dict[str, int], now: int, is_target: bool
+    ) -> Added:
         holder = self.holder(draft.type, draft.unique, now)
         if holder is not None:
             known = self.jobs.get(holder)
@@ -117,7 +138,8 @@ class Running(Capped):
             # Of one that is gone nothing is known; its handle finds no job.
             return Added(holder, False, known.created_at if known else now)
         entry = Entry.born(self.last_id + 1, draft, now)
-        if self._first_state(entry, now) is State.WAITING:
+        entry.state = self.first_state(entry, now, is_target=is_target)
+        if entry.state is State.WAITING:
             room[draft.type] -= 1
             if room[draft.type] < 0:
                 return REFUSED
@@ -127,6 +149,9 @@ class Running(Capped):
         self.count("added", entry, now)
         self._place(entry, now)
         self.jobs[entry.id] = entry
+        self.enter_flow(entry)
+        if self.join(entry) and entry.state is State.CANCELLED:
+            self.doomed.append(entry)
         return Added(entry.id, True, now)
 
     def _replace(self, entry: Entry, draft: Draft, now: int) -> None:
@@ -144,49 +169,18 @@ class Running(Capped):
         self.tell(Kind.UPDATE, entry, now, state=entry.state, replaced=True)
 
     def _place(self, entry: Entry, now: int) -> None:
-        entry.state = self._first_state(entry, now)
-        match entry.state:
-            case State.CANCELLED:
-                self._bury(entry, now)
-                return
-            case State.BLOCKED:
-                entry.parents = self._parents_of(entry.draft)
-            case _:
-                self.ready(entry, entry.time_from(now), "add", now)
+        if entry.state is State.CANCELLED:
+            self._bury(entry, now)
+            return
+        if entry.state is not State.BLOCKED:
+            self.ready(entry, entry.time_from(now), "add", now)
         self.tell(Kind.ENQUEUE, entry, now, state=entry.state)
-
-    def _first_state(self, entry: Entry, now: int) -> State:
-        draft = entry.draft
-        doomed = [parent for parent in draft.spec.after if self._is_hopeless(parent)]
-        if doomed and not draft.after_any:
-            return State.CANCELLED
-        if self._parents_of(draft):
-            return State.BLOCKED
-        return State.DELAYED if entry.time_from(now) > now else State.WAITING
-
-    def _parents_of(self, draft: Draft) -> set[int]:
-        """Return the jobs that a draft has to wait for."""
-        return {
-            parent
-            for parent in draft.spec.after
-            if self._holds_up(parent, any_end=draft.after_any)
-        }
 
     def _bury(self, entry: Entry, now: int) -> None:
         """Store a job that can never run; that it was added is all there is to tell."""
         self.cancel_now(entry, SOME_REASON, now)
         self.told.pop()
         self.tell(Kind.ENQUEUE, entry, now, state=entry.state)
-
-    def _is_hopeless(self, parent: int) -> bool:
-        entry = self.jobs.get(parent)
-        return entry is None or entry.state is State.CANCELLED
-
-    def _holds_up(self, parent: int, *, any_end: bool) -> bool:
-        if self._is_hopeless(parent):
-            return False
-        state = self.jobs[parent].state
-        return not state.is_final if any_end else state is not State.COMPLETE
 
     # -- claiming --------------------------------------------------------------
 

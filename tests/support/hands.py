@@ -93,6 +93,11 @@ class Hands:
         chunk, offset = divmod(job_id // self.shards, LIVE_CHUNK)
         self.do("SETBIT", self.keys_of(job_id).live(chunk), offset, bit)
 
+    def mark_lost(self, job_id: int, bit: int = 1) -> None:
+        """Have a job count as removed without success, once it is gone."""
+        chunk, offset = divmod(job_id // self.shards, LIVE_CHUNK)
+        self.do("SETBIT", self.keys_of(job_id).of_shard(f"lost:{chunk}"), offset, bit)
+
     def line_score(self, job_id: int, priority: int = 0) -> int:
         return priority * 2**41 + job_id // self.shards
 

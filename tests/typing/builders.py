@@ -29,4 +29,4 @@ def blocking(q: Kue) -> None:
 def dependencies(
     builder: JobBuilder, one: JobHandle[int], other: SyncJobHandle[str]
 ) -> None:
-    builder.after(one, other, 7, any_end=True).parent(one)
+    builder.after(one, other, 7, on_parent_failure="run").parent(one)

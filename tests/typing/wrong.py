@@ -7,6 +7,7 @@ not needed: a use that is no longer an error fails the test.
 
 from __future__ import annotations
 
+import kue
 from kue import JobHandle, Kue, SyncJobHandle, SyncKue
 from kue.client.connection import Connection
 from kue.model.payload import JSON
@@ -116,3 +117,26 @@ async def a_result_is_what_the_function_returns() -> str:
 
 async def the_job_is_not_given_by_the_caller() -> None:
     await report.enqueue(7, 8)  # type: ignore[call-arg]
+
+
+# -- flows -------------------------------------------------------------------
+
+
+async def a_link_without_a_result_has_all_arguments() -> None:
+    send.si()  # type: ignore[call-arg]
+    count.si("words", twice=7)  # type: ignore[arg-type]
+
+
+async def a_flow_is_made_of_signatures() -> None:
+    kue.group(send)  # type: ignore[call-overload]
+    send.s("a@b.c") | count  # type: ignore[operator]
+    kue.batch().then(count)  # type: ignore[arg-type]
+
+
+async def a_flow_returns_what_its_last_link_does() -> str:
+    handle = await (send.s("a@b.c") | count.s()).enqueue()
+    return await handle.result()  # type: ignore[return-value]
+
+
+async def a_policy_is_one_of_four() -> None:
+    await send.s("a@b.c").enqueue(on_parent_failure="stop")  # type: ignore[arg-type]

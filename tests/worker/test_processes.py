@@ -43,6 +43,14 @@ async def test_plain_and_coroutine_functions_run_in_a_child(
     assert await worked(q, await task.enqueue(n=4)) in (8, 12)
 
 
+async def test_a_child_gets_the_results_of_earlier_jobs(q: Kue) -> None:
+    double, triple = apart(q, child_tasks.double), apart(q, child_tasks.triple)
+    handle = await (double.s(4) | triple.s()).enqueue()
+
+    async with q.work():
+        assert await handle.result(timeout=PATIENCE_SECONDS) == 24
+
+
 async def test_a_child_is_used_again_and_ends_with_its_worker(q: Kue) -> None:
     task = apart(q, child_tasks.pid, concurrency=1)
     async with q.work():

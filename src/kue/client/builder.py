@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
     from kue.client.connection import Connection
     from kue.model.duration import Duration
-    from kue.model.job import Delivery, Draft, OnConflict, PriorityGiven, UniqueUntil
+    from kue.model.job import (
+        Delivery,
+        Draft,
+        OnConflict,
+        OnParentFailure,
+        PriorityGiven,
+        UniqueUntil,
+    )
     from kue.model.options import AttemptsGiven, Identified
     from kue.model.payload import JSON
 
@@ -169,9 +176,11 @@ class BaseJobBuilder:
         """Set the job that this one belongs to."""
         return self._set(parent=job)
 
-    def after(self, *jobs: Identified | int, any_end: bool = False) -> Self:
-        """Wait until *jobs* have succeeded, or with *any_end* ended in any way."""
-        return self._set(after=jobs, after_any=any_end)
+    def after(
+        self, *jobs: Identified | int, on_parent_failure: OnParentFailure = "block"
+    ) -> Self:
+        """Wait for *jobs*; *on_parent_failure* says what happens when one fails."""
+        return self._set(after=jobs, on_parent_failure=on_parent_failure)
 
     def retention(self, retention: Duration) -> Self:
         """Keep the job for this long once it ended, instead of the queue's rule."""

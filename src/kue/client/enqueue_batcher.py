@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kue.aio.coalesced_calls import CoalescedCalls
 from kue.client.backpressure import add_when_room
-from kue.model.errors import StoreUnavailable
+from kue.model.errors import JobError, StoreUnavailable
 from kue.store.batches import bytes_of_draft
 from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, REFUSED, Added
 
@@ -70,7 +70,7 @@ class EnqueueBatcher:
         if not added.is_refused:
             return added
         # Alone: others do not wait with it.
-        [added] = await add_when_room(self._store, [draft], [added], self._add_batch)
+        [added] = await add_when_room(self._store, [draft], [added], self.add_call)
         return added
 
     async def _add(self, draft: Draft) -> Added:
@@ -87,7 +87,7 @@ class EnqueueBatcher:
             self._had_others = bool(self._waiting)
             if not self._had_others:
                 # A single caller needs no task, which is a third cheaper.
-                [added] = await self._add_batch([draft])
+                [added] = await self.add_call([draft])
                 return added
             self._waiting.appendleft(_Waiting(draft, answer))
         finally:
@@ -102,10 +102,10 @@ class EnqueueBatcher:
         self, drafts: Sequence[Draft], *, durable: bool = False
     ) -> list[Added]:
         """Add up to MAX_BATCH drafts in a separate call; may raise `QueueFull`."""
-        added = await self._add_batch(drafts, durable=durable)
+        added = await self.add_call(drafts, durable=durable)
         if REFUSED not in added:
             return added
-        add_again = partial(self._add_batch, durable=durable)
+        add_again = partial(self.add_call, durable=durable)
         try:
             return await add_when_room(self._store, drafts, added, add_again)
         except StoreUnavailable as exc:
@@ -113,9 +113,10 @@ class EnqueueBatcher:
             exc.is_unknown = True
             raise
 
-    async def _add_batch(
+    async def add_call(
         self, drafts: Sequence[Draft], *, durable: bool = False
     ) -> list[Added]:
+        """Add drafts in a separate call; some may be refused by a cap."""
         producer = self._idle_producers.pop() if self._idle_producers else _Producer()
         producer.seq += 1
         added = await self._store.add(
@@ -151,7 +152,15 @@ class EnqueueBatcher:
 
     async def _add_all(self, batch: list[_Waiting]) -> None:
         try:
-            answers = await self._add_batch([waiting.draft for waiting in batch])
+            answers = await self.add_call([waiting.draft for waiting in batch])
+        except JobError as exc:
+            # One waits for a job that does not exist, say: the others are innocent.
+            if len(batch) > 1:
+                for waiting in batch:
+                    await self._add_all([waiting])
+            elif not batch[0].answer.done():
+                batch[0].answer.set_exception(exc)
+            return
         except Exception as exc:
             for waiting in batch:
                 if not waiting.answer.done():

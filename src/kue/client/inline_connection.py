@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from kue.client.batch_handle import JobFlows
 from kue.client.connection import Connection
 from kue.client.failure_hooks import call_hook
 from kue.model.job import PROMOTABLE, Failed, Released, Retried, State
@@ -125,7 +126,7 @@ class InlineConnection(Connection):
 
     async def _ending(self, job: Job) -> Ending | None:
         if self._services is None:
-            self._services = RunServices(self.store, self.settings.url)
+            self._services = RunServices(self.store, self.settings.url, JobFlows(self))
         run = ActiveRun(job, self._services, _NoLane())
         with ExitStack() as stack:
             if self.settings.capture:

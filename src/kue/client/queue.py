@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kue.client import inline_connection
 from kue.client.admin import QueueAdmin
 from kue.client.alerts import Alerts
+from kue.client.batch_queries import Batches
 from kue.client.builder import JobBuilder
 from kue.client.bulk_actions import BulkActions
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
@@ -17,6 +18,7 @@ from kue.client.connection import Connection
 from kue.client.connections import connect
 from kue.client.failover_connection import FailoverConnection
 from kue.client.failures import Failures
+from kue.client.flow_actions import FlowActions
 from kue.client.handle import JobHandle, added_handle
 from kue.client.hooks import Hooks
 from kue.client.inline_connection import InlineConnection
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 class Kue(
     Queries,
     QueueAdmin,
+    Batches,
+    FlowActions,
     Circuits,
     Failures,
     Schedules,

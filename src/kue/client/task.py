@@ -18,6 +18,7 @@ from kue.aio.callbacks import is_async
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.declared_limits import limited_by
 from kue.client.deferred_calls import DeferredCalls, on_commit, on_response
+from kue.client.flow import Signature
 from kue.client.handle import JobHandle, added_handle
 from kue.model.arguments import result_reader
 from kue.worker.current_job import CURRENT
@@ -88,6 +89,19 @@ class TaskCalls(Generic[P, T_co]):
             BadPayload, ValueError: An argument is not JSON, an option makes no sense.
         """
         return self._draft(self._arguments.bind(args, kwargs))
+
+    def s(self, *args: Any, **kwargs: Any) -> Signature[T_co]:
+        """
+        Return a call that is not enqueued yet, for chains, groups and batches.
+
+        In a chain the result of the job before it is its first argument, and *args*
+        come after that.
+        """
+        return Signature(self, args, kwargs, takes_result=True)
+
+    def si(self, *args: P.args, **kwargs: P.kwargs) -> Signature[T_co]:
+        """Return a call that takes no result of the job before it."""
+        return Signature(self, args, kwargs, takes_result=False)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[T_co]:
         """
@@ -172,6 +186,21 @@ class TaskCalls(Generic[P, T_co]):
         if isinstance(call, Mapping):
             return self._draft(self._arguments.bind((), dict(call)))
         return call
+
+    def link_draft(self, data: dict[str, Any], result: str | None) -> Draft:
+        """Return a draft for a flow; the argument *result* is not known yet."""
+        if result is not None and self._has_own_key:
+            raise ValueError(
+                f"{self.name} is unique by its arguments, and one of them is the "
+                "result of another job; give a key: options(unique=…)"
+            )
+        draft = self._draft(data)
+        if draft.on_conflict != "existing":
+            raise ValueError(
+                f"{self.name} cannot be part of a flow: it has debounce or "
+                f"on_conflict={draft.on_conflict!r}"
+            )
+        return draft
 
     def _draft(self, data: dict[str, Any]) -> Draft:
         if not self._has_own_key and not self.limits:

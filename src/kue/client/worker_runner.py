@@ -13,6 +13,7 @@ from kue.aio.event_loop import on_signals
 from kue.aio.tasks import BackgroundTasks, cancel_all, wait_for_first
 from kue.client import failure_hooks
 from kue.client.alert_registration import reconcile_alerts
+from kue.client.batch_handle import JobFlows
 from kue.client.declared_failures import write_failure_rules
 from kue.client.declared_limits import write_limits
 from kue.client.declared_schedules import reconcile
@@ -233,6 +234,7 @@ class RunMethods:
             ),
             on_alerts=notify_alerts if self._hooks.alert else None,
             on_error=self._connection.errors.report,
+            flow_access=JobFlows(self._connection),
         )
         return worker, hook_calls
 

@@ -72,10 +72,43 @@ class Arguments:
             bound = self._signature.bind(*args, **kwargs).arguments
         except TypeError as exc:
             raise TypeError(f"{self._name}(): {exc}") from None
+        return self._data(bound)
+
+    def _data(self, bound: dict[str, Any]) -> dict[str, Any]:
+        """Return bound arguments as data; those of ``**kwargs`` are members, too."""
         others: dict[str, Any] = {}
         for name in self._others:
             others = bound.pop(name, others)
         return bound | others
+
+    def bind_after_result(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        """
+        Return the parameter that gets a result, and the rest of a call as data.
+
+        It is the first parameter that *kwargs* do not name; *args* are for the next.
+
+        Raises:
+            TypeError: The function cannot be called like that.
+        """
+        left = [name for name in self._types if name in self._known - kwargs.keys()]
+        if not left:
+            raise TypeError(
+                f"{self._name}(): no parameter is left for the result of the job "
+                "before it; use .si(…) to pass none"
+            )
+        rest = [
+            item for item in self._signature.parameters.values() if item.name != left[0]
+        ]
+        try:
+            bound = self._signature.replace(parameters=rest).bind(*args, **kwargs)
+        except TypeError as exc:
+            raise TypeError(
+                f"{self._name}(): {exc}; {left[0]} is the result of the job before it, "
+                "and .si(…) passes none"
+            ) from None
+        return left[0], self._data(bound.arguments)
 
     def check_path(self, path: str | None, what: str) -> None:
         """Raise `ValueError` if *path* does not begin with the name of a parameter."""

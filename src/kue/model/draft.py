@@ -63,6 +63,12 @@ def draft(
             f"delivery is 'at-least-once' or 'at-most-once', not {delivery!r}"
         )
     last_retry, retry_for = _retry_until(options.get("retry_until"))
+    on_failure = options.get("on_parent_failure", "block")
+    if on_failure not in ("block", "cancel", "run", "only"):
+        raise ValueError(
+            "on_parent_failure is 'block', 'cancel', 'run' or 'only', "
+            f"not {on_failure!r}"
+        )
     parent, retention = options.get("parent"), options.get("retention")
     after = _after(options.get("after", ()))
     key_rules.check_parents(after)
@@ -104,7 +110,7 @@ def draft(
         ttl=optional_ms(options.get("ttl"), "ttl"),
         expires=optional_ms(options.get("expires"), "expires"),
         once=delivery == "at-most-once",
-        after_any=options.get("after_any", False),
+        on_parent_failure=on_failure,
     )
 
 

@@ -58,6 +58,17 @@ class InvalidTransition(JobError):
         self.state = state
 
 
+class UnknownParent(JobError):
+    """A job was not added: it should wait for one that was never added."""
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(
+            job_id,
+            f"no job was added: job {job_id}, which one should wait for, was never "
+            "added to this store; check the id, and add that job first",
+        )
+
+
 class LeaseLost(JobError):
     """The lease ran out and the job was reclaimed."""
 

@@ -30,7 +30,16 @@ MIN_PRIORITY, MAX_PRIORITY = -1024, 1023
 MAX_HISTORY = 20
 #: A job may wait for this many others; more are a tree of groups.
 MAX_PARENTS = 1000
+#: In `Spec.inputs`: the id of the first parent that failed.
+FAILED_PARENT = -1
+#: A new job may make this many others wait for it.
+MAX_BEFORE = 100
 MAX_TAGS = 50
+
+
+def id_at(position: int) -> int:
+    """Return what stands for the id of a parent in `Spec.inputs`; its own inverse."""
+    return -2 - position
 
 
 class State(StrEnum):
@@ -66,14 +75,14 @@ MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
         State.BLOCKED: _READY_OR_DELAYED | {State.FAILED, State.CANCELLED},
         # One failed run is one move: straight to where the job goes next.
         State.ACTIVE: _READY_OR_DELAYED | FINAL,
-        **dict.fromkeys(FINAL, _READY_OR_DELAYED),
+        **dict.fromkeys(FINAL, _READY_OR_DELAYED | {State.BLOCKED}),
     }
 )
 
 #: The part of MOVES that an operator may request (verb ``move``): only workers start
 #: and end runs, and ``cancel`` is a separate verb.
 MOVES_BY_HAND: Mapping[State, frozenset[State]] = MappingProxyType(
-    {state: to & _READY_OR_DELAYED for state, to in MOVES.items()}
+    {state: to & (_READY_OR_DELAYED | {State.BLOCKED}) for state, to in MOVES.items()}
     | {State.ACTIVE: frozenset()}
 )
 
@@ -95,6 +104,9 @@ UniqueUntil: TypeAlias = Literal["end", "start"]
 #: What adding a job does while another has its unique key: return that one, reject the
 #: new one, or replace the other unless it runs.
 OnConflict: TypeAlias = Literal["existing", "reject", "replace"]
+#: What a job does when one that it waits for has failed: wait for its retry, be
+#: cancelled, run once all have ended in any way, or run only then.
+OnParentFailure: TypeAlias = Literal["block", "cancel", "run", "only"]
 #: A priority as users write it: a name, or a number from -1024 to 1023.
 PriorityGiven: TypeAlias = Literal["critical", "high", "medium", "normal", "low"] | int
 
@@ -148,8 +160,12 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_stalls: int | None = None
     tags: tuple[str, ...] = ()
     parent: int | None = None
-    #: Jobs that must end before this one may run.
+    #: Jobs that must end before this one may run.  In a draft -k stands for the k-th
+    #: draft of the same call, which must be an earlier one.
     after: tuple[int, ...] = ()
+    #: Arguments that are results of those jobs: each a position in `after`, a list of
+    #: such, `FAILED_PARENT`, or what `id_at` returns.
+    inputs: dict[str, Any] = {}
     remove_on_complete: bool = False
     #: How long to keep the job once it ended, in ms; None for the queue's own rule.
     retention: int | None = None
@@ -186,8 +202,11 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     expires: int = 0
     #: Delivery at most once: a lost worker fails the job instead of requeueing it.
     once: bool = False
-    #: With spec.after: run when those have ended in any way, not only succeeded.
-    after_any: bool = False
+    #: What happens when a job that it waits for has failed.
+    on_parent_failure: OnParentFailure = "block"
+    #: The job whose members it is counted among, see `Store.members`; its own id for
+    #: one that is a member of itself.
+    flow: int | None = None
 
     @property
     def name(self) -> str:
@@ -210,6 +229,8 @@ class Draft(JobTerms, frozen=True, kw_only=True, omit_defaults=True):
 
     #: When to run, as Unix ms; None for spec.delay after it was added.
     at: int | None = None
+    #: Blocked jobs that shall wait for this one as well; -k as in `Spec.after`.
+    before: tuple[int, ...] = ()
     #: What happens while another job has the unique key.
     on_conflict: OnConflict = "existing"
     #: Its delay counts from the last add with its unique key, in ms …

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kue.model.backoff import Backoff
-from kue.model.job import Delivery, Error, State, UniqueUntil
+from kue.model.job import Delivery, Error, OnParentFailure, State, UniqueUntil
 from kue.model.view_struct import View
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ class JobView(View, frozen=True, kw_only=True):
     tags: tuple[str, ...]
     parent: int | None
     after: tuple[int, ...]
-    after_any: bool
+    on_parent_failure: OnParentFailure
+    #: The job whose flow it belongs to.
+    flow: int | None
     remove_on_complete: bool
     retention: int | None
     delivery: Delivery

@@ -9,7 +9,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kue.model.duration import Duration
-    from kue.model.job import Delivery, OnConflict, PriorityGiven, UniqueUntil
+    from kue.model.job import (
+        Delivery,
+        OnConflict,
+        OnParentFailure,
+        PriorityGiven,
+        UniqueUntil,
+    )
 
 
 #: How often a job may be tried.
@@ -71,7 +77,9 @@ class JobOptions(TypedDict, total=False):
     tags: Iterable[str]
     parent: Identified | int | None
     after: Iterable[Identified | int]
-    after_any: bool
+    #: What happens when one of those fails: "block" (it waits for a retry), "cancel",
+    #: "run" (whatever their end) or "only" (it runs when one has failed, else never).
+    on_parent_failure: OnParentFailure
     remove_on_complete: bool
     retention: Duration | None
     delivery: Delivery

@@ -46,9 +46,11 @@ def bytes_of_draft(draft: Draft) -> int:
     """Return about how much it costs to store *draft*."""
     spec = draft.spec
     # Hot path, for every job that is added: its data is already JSON.
-    data, after = spec.data, spec.after
+    data, after, before = spec.data, spec.after, draft.before
     size = len(data) if type(data) is msgspec.Raw else len(encode_json(data))
-    return size + _PARENT_BYTES * len(after) if after else size
+    if after or before:
+        size += _PARENT_BYTES * (len(after) + len(before))
+    return size
 
 
 def bytes_of_outcome(outcome: Outcome) -> int:

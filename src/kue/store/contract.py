@@ -39,6 +39,7 @@ from kue.store.values import (
     ExpectedState,
     Failure,
     Filter,
+    FlowCounts,
     HeartbeatReply,
     KeepRequest,
     Limits,
@@ -96,6 +97,10 @@ class Store(ABC):
     def losses(self) -> int:
         """How many calls were not answered so far, including repeated ones."""
         return 0
+
+    def spans_shards(self, types: Iterable[str]) -> bool:
+        """Return whether jobs of *types* cannot be added in one atomic step."""
+        return False
 
     @abstractmethod
     async def open(self) -> str:
@@ -161,11 +166,44 @@ class Store(ABC):
         Store drafts; ids grow in the order given.
 
         A draft becomes ``delayed`` when its time (``at``, else now + ``spec.delay``) is
-        in the future, ``blocked`` when a job of ``spec.after`` has not succeeded (with
-        ``after_any``: not ended), else ``waiting``.  When a parent is cancelled or does
-        not exist, an ``after_any`` draft does not wait for it; any other is stored as
-        ``cancelled``.  The delay of a blocked job counts from when it is released.  A
-        draft whose unique key is held (by an unfinished job of the type, or within
+        in the future, ``blocked`` when it has to wait for another job, else
+        ``waiting``.  The delay of a blocked job counts from when it is released.
+
+        A blocked job waits for the jobs of ``spec.after``, its parents, and for those
+        that were added with it in ``before``.  ``on_parent_failure`` decides what the
+        end of one does to it:
+
+        ===============  =========  =========  ========  ===========================
+        the parent       "block"    "cancel"   "run"     "only"
+        ===============  =========  =========  ========  ===========================
+        is complete      one less   one less   one less  one less
+        has failed       waits on   cancelled  one less  released; waits for no other
+        was cancelled    cancelled  cancelled  one less  one less
+        none is left     released   released   released  cancelled: none has failed
+        ===============  =========  =========  ========  ===========================
+
+        A job that is cancelled has the reason in its history, and so on downwards.  A
+        parent that was removed counts as complete if it was, else as cancelled; that
+        is known of the last `REMEMBERED_IDS` ids, and an older one counts as cancelled.
+        Parents that ended before the draft is added count in the same way.
+
+        A number -k in ``spec.after``, ``before`` or ``flow`` stands for the k-th draft
+        of this call, which must be an earlier one; ``flow`` may name the draft itself.
+        The stored job has its id, or that of the job which holds its unique key; as the
+        positions in ``spec.after`` stay, an id may be there twice.  A draft that refers
+        to a refused one is refused.
+
+        The jobs in ``before`` must be blocked.  They wait for the new job as well,
+        though it is not in their ``spec.after``.  A draft of this call that is named
+        there is stored as blocked, unless its parents cancel it.  A draft that adds no
+        job makes none wait: if nothing else does, the jobs are released at the end.
+        One that is cancelled at once counts as a cancelled parent, with the next
+        maintenance pass at the latest.
+
+        A job with ``flow`` is a member of that job's flow: see `members`.  If that job
+        does not exist (any more), it is stored with ``flow`` all the same.
+
+        A draft whose unique key is held (by an unfinished job of the type, or within
         that job's ``unique_for``) adds nothing, and the holder's id is returned;
         within one call the first draft with a key holds it.  A holder with
         ``unique_until="start"`` has it until it is first claimed, one with
@@ -190,6 +228,11 @@ class Store(ABC):
         last raises `ValueError`.
 
         Raises:
+            ValueError: More than `MAX_BATCH` drafts, or a number in ``spec.after``,
+                ``before`` or ``flow`` that is neither an id nor an earlier draft.
+            UnknownParent: A job of ``spec.after`` was never added.  Nothing was added.
+            JobNotFound: A job of ``before`` does not exist.  Nothing was added.
+            InvalidTransition: A job of ``before`` is not blocked.  Nothing was added.
             StoreFull: No memory or disk left.  Nothing was added, unless the drafts
                 have more than `MAX_CALL_BYTES`: those are stored in parts, each whole
                 or not at all, and the same call again adds the missing parts.
@@ -462,7 +505,7 @@ class Store(ABC):
         self, request: MoveRequest, *, now: int | None = None
     ) -> list[Reply]:
         """
-        Move jobs to ``waiting`` or ``delayed``, as `MOVES_BY_HAND` allows.
+        Move jobs to ``waiting``, ``delayed`` or ``blocked`` (see `MOVES_BY_HAND`).
 
         The states and what was *seen* are checked atomically with the move: a job that
         ended since it was read does not run again.  A job that was seen to have ended
@@ -476,6 +519,11 @@ class Store(ABC):
         another job has it).  Steps of a failed or cancelled job are kept, without a
         wait that ended it; those of a complete one are forgotten.  A blocked job no
         longer waits for its parents.  Moving a waiting job to waiting is ALREADY.
+
+        A finished job that is moved to ``blocked`` waits for the jobs of its
+        ``spec.after`` that it would wait for if it were added now.  If there are none,
+        it becomes waiting, or delayed by its own delay; if one would cancel it, it is
+        REFUSED.
         """
 
     @abstractmethod
@@ -720,6 +768,28 @@ class Store(ABC):
 
         A page has as many jobs as requested, or fewer: it ends once it has
         `MAX_PAGE_BYTES`, with at least one job and a cursor to continue.
+        """
+
+    @abstractmethod
+    async def members(
+        self, flow: int, *, limit: int = 50, cursor: str | None = None
+    ) -> Page:
+        """
+        Return jobs that were added with this ``flow``, by id.
+
+        Those that were removed are left out.  There are none once the job *flow* was
+        removed, or if there never was one.  With several shards a job that was just
+        added may be missing from a page that was read before.
+        """
+
+    @abstractmethod
+    async def flow_counts(self, flows: Sequence[int]) -> list[FlowCounts]:
+        """
+        Return how many members flows have, by state; all 0 where there is no flow.
+
+        The numbers are counters, kept by everything that moves a job.  A member that is
+        removed after it has ended still counts; one that is removed before counts as
+        cancelled.
         """
 
     @abstractmethod

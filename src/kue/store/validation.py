@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.model.failure_rule import check_rule
 from kue.model.histogram import KNOWN
-from kue.model.job import State
+from kue.model.job import MAX_BEFORE, State
 from kue.model.names import check_name, check_path_name
 from kue.model.schedule import MAX_SCHEDULES
 from kue.store.values import (
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kue.model.failure_rule import FailureRule
     from kue.model.histogram import Timing
+    from kue.model.job import Draft
     from kue.model.schedule import Schedule
     from kue.model.steps import Signal
     from kue.store.values import Limits, MoveRequest
@@ -44,6 +45,48 @@ def check_batch(things: Sequence[Any], what: str) -> None:
         )
 
 
+def check_drafts(drafts: Sequence[Draft]) -> bool:
+    """
+    Raise `InvalidCall` for too many drafts, or an invalid reference in one.
+
+    Returns whether any of them refers to another job.
+    """
+    check_batch(drafts, "drafts")
+    is_linked = False
+    for position, draft in enumerate(drafts):
+        if draft.spec.after or draft.before or draft.flow is not None:
+            _check_references(draft, position)
+            is_linked = True
+    return is_linked
+
+
+def _check_references(draft: Draft, position: int) -> None:
+    if len(draft.before) > MAX_BEFORE:
+        raise InvalidCall(
+            f"a job makes at most {MAX_BEFORE} others wait for it, "
+            f"not {len(draft.before)}"
+        )
+    _check_numbers("after", draft.spec.after, -position)
+    _check_numbers("before", draft.before, -position)
+    _check_numbers("flow", () if draft.flow is None else (draft.flow,), -position - 1)
+    if both := set(draft.spec.after) & set(draft.before):
+        raise InvalidCall(f"a job cannot both wait for job {min(both)} and precede it")
+    if draft.on_conflict == "replace" and (draft.before or draft.flow is not None):
+        raise InvalidCall(
+            "on_conflict 'replace' does not go with before and flow: the job that is "
+            "replaced keeps its own"
+        )
+
+
+def _check_numbers(what: str, numbers: Sequence[int], lowest: int) -> None:
+    for number in numbers:
+        if number == 0 or number < lowest:
+            raise InvalidCall(
+                f"{what} has ids of jobs, or -1 for the first draft of the call and so "
+                f"on up to earlier ones, not {number}"
+            )
+
+
 def check_limit(limit: int, *, least: int = 0, most: int = MAX_BATCH) -> None:
     """Raise `InvalidCall` for an invalid number of jobs, or other things."""
     if not least <= limit <= most:
@@ -54,10 +97,10 @@ def check_move(request: MoveRequest) -> None:
     """Raise `InvalidCall` for a move to a state that jobs cannot be moved to."""
     check_batch(request.job_ids, "jobs")
     to = request.to
-    if to not in (State.WAITING, State.DELAYED):
+    if to not in (State.WAITING, State.DELAYED, State.BLOCKED):
         raise InvalidCall(
-            f"jobs can be moved to waiting or delayed, not to {to}; workers start and "
-            "end them, and cancel is a separate verb"
+            f"jobs can be moved to waiting, delayed or blocked, not to {to}; workers "
+            "start and end them, and cancel is a separate verb"
         )
     if to is State.DELAYED and request.at is None:
         raise InvalidCall("moving a job to delayed needs at=, the time it is due")
@@ -256,6 +299,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "schedule": check_schedule,
     "get": lambda job_ids: check_batch(job_ids, "jobs"),
     "newest_logs": lambda job_ids, lines: check_batch(job_ids, "jobs"),
+    "flow_counts": lambda flows: check_batch(flows, "flows"),
     "errors": lambda type=None, limit=50: check_limit(limit, least=1, most=MAX_ERRORS),
     "keep": lambda request, **_: check_kept(request.room, request.name, request.value),
     "kept": lambda room, name, **_: check_kept(room, name),

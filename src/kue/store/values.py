@@ -69,6 +69,9 @@ MINUTES_KEPT = 25 * 60
 HOURS_KEPT = 90 * 24
 #: Minutes that one maintenance pass adds to their hours, at most.
 MINUTES_PER_PASS = 120
+#: Of this many of the newest ids the store knows whether a removed job had succeeded:
+#: one bit each, in all 1.25 MB.
+REMEMBERED_IDS = 10_000_000
 #: Jobs that one search looks at by default, and about how many bytes of them.
 MAX_SCAN, MAX_SCAN_BYTES = 10_000, 32 * 1024 * 1024
 #: The most error groups that one call may return.
@@ -209,7 +212,7 @@ class MoveRequest(msgspec.Struct, frozen=True):
     """Which jobs to move where, and under which conditions."""
 
     job_ids: Sequence[int]
-    #: ``waiting`` or ``delayed``.
+    #: ``waiting``, ``delayed`` or ``blocked``.
     to: State
     #: When a delayed job is due, Unix ms.
     at: int | None = None
@@ -504,6 +507,19 @@ class Page(msgspec.Struct, frozen=True):
     looked_bytes: int = 0
     #: With needles: of each job, how many were looked at up to it.
     numbers: list[int] = []
+
+
+class FlowCounts(NamedTuple):
+    """How many members a flow has, those that were removed included, by state."""
+
+    total: int = 0
+    complete: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def unfinished(self) -> int:
+        return self.total - self.complete - self.failed - self.cancelled
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
+    from kue.client.batch_handle import BatchHandle, Call
     from kue.model.duration import Duration
     from kue.model.job import Job
     from kue.model.payload import JSON
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+_NO_STORE = (
+    "a job in a child process has no store to add jobs to; return what is to be added, "
+    "and let the next job of a flow do it"
+)
 
 
 class ProgressSink(Protocol):
@@ -126,6 +133,28 @@ class ActiveJob:
         code; this is for handlers that prefer to check by themselves.
         """
         return False
+
+    @property
+    def batch(self) -> BatchHandle | None:
+        """
+        The batch that it belongs to, to be added to; None if there is none.
+
+        Raises:
+            RuntimeError: It runs in a child process, which has no store.
+        """
+        raise RuntimeError(_NO_STORE)
+
+    async def add(self, *calls: Call) -> list[int]:
+        """
+        Add jobs that belong to this one, and return their ids.
+
+        They are of its flow, if it has one; it does not wait for them.  A plain
+        function, which cannot await, uses ``task.options(parent=job).delay(…)``.
+
+        Raises:
+            RuntimeError: It runs in a child process, which has no store.
+        """
+        raise RuntimeError(_NO_STORE)
 
     def log(self, text: object, *args: object, level: str = "info") -> ProgressReply:
         """

@@ -17,6 +17,7 @@ from kue.worker.step_store import RunStepStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
+    from kue.client.batch_handle import BatchHandle, Call
     from kue.model.job import Ending, Job
     from kue.worker.durable_steps import StepStore
     from kue.worker.run_services import RunServices
@@ -95,6 +96,14 @@ class ActiveRun(ActiveJob):
     def is_only_asked(self) -> bool:
         """Whether a cancellation of the handler is that of the soft timeout."""
         return self.is_asked and not self.is_interrupted
+
+    @property
+    def batch(self) -> BatchHandle | None:
+        flow = self.job.flow
+        return None if flow is None else self.services.flow_access.batch(flow)
+
+    async def add(self, *calls: Call) -> list[int]:
+        return await self.services.flow_access.add(self.job, calls)
 
     def enter(self) -> bool:
         """

@@ -30,6 +30,7 @@ from kue.model.payload import JSON
 from kue.store.codec import error_of, result_of
 from kue.worker.active_job import ActiveJob
 from kue.worker.active_run import RunTimeout
+from kue.worker.inputs import read_inputs
 
 if TYPE_CHECKING:
     from kue.worker.active_run import ActiveRun
@@ -69,6 +70,8 @@ async def execute(
         return forced_ending(run)
     ending: Ending | None
     try:
+        if run.job.spec.inputs:
+            await read_inputs(run)
         ending = _ending_before(run) or ending_of_result(await handler(run))
     # Every exception, SystemExit included: a handler ends its run, never the worker.
     except BaseException as exc:

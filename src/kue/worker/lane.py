@@ -119,6 +119,8 @@ class LaneContext(NamedTuple):
     on_paused: Callable[[], None]
     #: Called for jobs that failed permanently.
     on_failed: Callable[[Outcome], None] | None
+    #: Called when a job that belongs to a flow was claimed.
+    on_flow: Callable[[], None]
 
 
 class Lane:
@@ -186,6 +188,10 @@ class Lane:
             and not self._is_stopping
             and not self._poison_pills.is_on
         )
+
+    @property
+    def is_paused(self) -> bool:
+        return self._is_paused
 
     @property
     def is_idle(self) -> bool:
@@ -416,6 +422,8 @@ class Lane:
     def _begin(self, job: Job) -> ActiveRun:
         self.begun += 1
         self.timings.count_wait(job)
+        if job.flow is not None:
+            self._context.on_flow()
         run = ActiveRun(job, self._context.run_services, self)
         earlier = self._runs.get(job.id)
         if earlier is not None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kue.model.errors import StoreError
 from kue.model.job import State
+from kue.worker import flow_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -51,7 +52,8 @@ class UnhandledType(NamedTuple):
 def takes(worker: WorkerStatus, type: str) -> bool:
     """Return whether a live worker handles *type*; without a list of types it may."""
     slots = worker.info.get("slots")
-    return worker.alive and (not isinstance(slots, dict) or type in slots)
+    has_lane = not isinstance(slots, dict) or type in slots
+    return worker.alive and (has_lane or type in flow_jobs.TYPES)
 
 
 def unhandled(

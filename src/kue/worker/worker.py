@@ -19,7 +19,7 @@ from kue.aio.tasks import wait_for_first
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
 from kue.model.names import check_path_name
-from kue.worker import webhook
+from kue.worker import flow_jobs, webhook
 from kue.worker.alert_monitor import AlertMonitor
 from kue.worker.failure_reporter import FailureOptions, FailureReporter
 from kue.worker.heartbeat import HandleOrder, Heartbeat
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kue.model.alerts import AlertNotice
     from kue.model.settings import Settings
     from kue.store.contract import Store
+    from kue.worker.run_services import FlowAccess
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ class Worker:
         failures: FailureOptions = FailureOptions(),  # noqa: B008 - immutable
         on_alerts: Callable[[Sequence[AlertNotice]], None] | None = None,
         on_error: OnError | None = None,
+        flow_access: FlowAccess | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         if not processors and find_queues is None:
@@ -111,6 +113,7 @@ class Worker:
         self._find_queues = find_queues
         self._failures = failures
         self._on_alerts = on_alerts
+        self._flow_access = flow_access
         self._lanes: list[Lane] = []
         self._context = SharedContext(
             self.name, store, self._store_retry, settings, self._lanes, sleep
@@ -130,6 +133,8 @@ class Worker:
         #: What its lanes share, while it runs.
         self._lane_context: LaneContext | None = None
         self._heartbeat: Heartbeat | None = None
+        #: Called when a job of a flow was claimed; it may be called again.
+        self._on_flow: Callable[[], None] = lambda: None
         #: A lane has no work for the moment.
         self._became_idle = asyncio.Event()
         #: It was ordered to stop through the store, and is not to be replaced.
@@ -227,7 +232,9 @@ class Worker:
     async def _work(self) -> None:
         logger.info("worker %s started on %s", self.name, self._store.name)
         async with AsyncExitStack() as stack:
-            run_services = RunServices(self._store, self._settings.url)
+            run_services = RunServices(
+                self._store, self._settings.url, self._flow_access
+            )
             stack.push_async_callback(run_services.close)
             idle_wait, poison_pills = self._build_lanes(run_services)
             handle_order = self._order_handler(run_services)
@@ -298,15 +305,25 @@ class Worker:
         loops = [task for lane in self._lanes for task in self._start_lane(group, lane)]
 
         def handle(processor: Processor) -> None:
-            loops.extend(self._start_lane(group, self._add_own_lane(processor)))
+            if not self.is_stopping:
+                loops.extend(self._start_lane(group, self._add_own_lane(processor)))
 
         def handle_webhooks() -> None:
             if not any(lane.type == webhook.TYPE for lane in self._lanes):
-                handle(webhook.processor(self._store, self._settings))
+                processor = webhook.processor(self._store, self._settings)
+                handle(processor)
+                self.status.add(processor)
 
         if self._failures.hooks is not None:
             handle(self._failures.hooks)
 
+        def handle_flow_jobs() -> None:
+            self._on_flow = lambda: None
+            if not any(lane.type in flow_jobs.TYPES for lane in self._lanes):
+                for processor in flow_jobs.processors(self._store):
+                    handle(processor)
+
+        self._on_flow = handle_flow_jobs
         alert_monitor = AlertMonitor(
             self._store, on_notices=self._on_alerts, on_webhooks=handle_webhooks
         )
@@ -322,6 +339,14 @@ class Worker:
             ),
             self._start(group, "idle wait", idle_wait.run),
             self._start(group, "alerts", alert_monitor.run, self._context.sleep),
+            self._start(
+                group,
+                "flow jobs",
+                flow_jobs.handle_when_used,
+                self._store,
+                handle_flow_jobs,
+                self._context.sleep,
+            ),
             self._start(group, "stop when done", self._stop_when_done),
             self._start(group, "new queues", self._serve_new_queues, group, loops),
         ]
@@ -359,8 +384,9 @@ class Worker:
         self, processor: Processor, claimant: SlotClaimant, context: LaneContext
     ) -> Lane:
         lane = Lane(processor, claimant, context)
+        if not self._lanes[0].is_paused:
+            lane.resume()
         self._lanes.append(lane)
-        self.status.add(processor)
         return lane
 
     async def _serve_new_queues(
@@ -423,6 +449,7 @@ class Worker:
             on_freed=self._look_again if budget.is_tight else lambda: None,
             on_paused=idle_wait.interrupt,
             on_failed=self._reporter.note if self._failures.types else None,
+            on_flow=lambda: self._on_flow(),
         )
         self._lane_context = context
         # Idle wait and poison pills have the same list: lanes and they need each other.

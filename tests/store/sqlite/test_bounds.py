@@ -12,10 +12,11 @@ import pytest
 from kue.model.draft import draft
 from kue.model.job import Completed, State
 from kue.model.named_limits import LimitRule, StoredLimit
-from kue.store.sqlite import dependencies
+from kue.store.sqlite import dependencies, removal
 from kue.store.sqlite.store import SqliteStore
 from kue.store.sqlite.verbs import limits, runs
 from kue.store.values import Limits, PageRequest
+from tests.support.flows import linked
 from tests.support.jobs import (
     T0,
     add,
@@ -48,6 +49,26 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 async def add_children(store: SqliteStore, parent: int, count: int) -> None:
     for _ in range(count // 500):
         await add(store, [draft("child", after=[parent])] * 500)
+
+
+async def test_a_job_that_waits_for_thousands_is_cancelled_in_steps(
+    store: SqliteStore, path: Path
+) -> None:
+    [target, *_] = await add(
+        store, [linked("target"), *[linked("member", before=[-1])] * 499]
+    )
+    for _ in range(4):
+        await add(store, [linked("member", before=[target.id])] * 500)
+
+    await store.cancel([target.id], now=T0)
+
+    left = 499 + 4 * 500
+    with closing(sqlite3.connect(path)) as db:
+        while left > 0:
+            left = max(0, left - removal.MAX_UNLINKED)
+            assert db.execute("SELECT count(*) FROM links").fetchone() == (left,)
+            await store.tend(now=T0)
+        assert db.execute("SELECT count(*) FROM unlinked").fetchone() == (0,)
 
 
 async def test_a_parent_of_thousands_tells_some_at_once_and_upkeep_the_rest(

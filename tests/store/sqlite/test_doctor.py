@@ -14,6 +14,7 @@ from kue.model.draft import draft
 from kue.model.job import Completed, Error, Failed, State
 from kue.store.sqlite.store import SqliteStore
 from kue.store.values import Limits, LogLine, Report
+from tests.support.flows import add_linked, linked
 from tests.support.jobs import (
     OOPS,
     T0,
@@ -44,11 +45,11 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 async def fill(store: SqliteStore) -> None:
     """
-    Bring one job, 1 to 12, into each plight that a damage below is about.
+    Bring one job, 1 to 14, into each plight that a damage below is about.
 
     1 waiting with a key, 2 delayed, 3 active, 4 complete, 5 failed and waited for by 6,
     7 to 9 of a group that runs one at a time (9 was set aside), 10 waits for 2, 11 is
-    of a fair type, 12 of one with ageing.
+    of a fair type, 12 of one with ageing, 14 a member of the flow of 13.
     """
     await store.limit("grouped", Limits(per_key=1), now=T0)
     await store.limit("fair", Limits(fair=True), now=T0)
@@ -65,6 +66,7 @@ async def fill(store: SqliteStore) -> None:
     await add_one(store, "child", after=[2])
     await add_one(store, "fair", priority=5)
     await add_one(store, "ageing")
+    await add_linked(store, linked("flow"), linked("member", flow=-1))
     await store.log(1, [LogLine("hello")], now=T0)
     await store.schedule(every("s", "1m", draft("email"), first_at=T0 + 1))
     assert (await store.check()).findings == ()
@@ -91,7 +93,7 @@ MENDED = {
         ("fence-behind", 3),
         ("fence-behind", 7),
     ],
-    "UPDATE meta SET value = 3 WHERE name = 'ids'": [("ids-behind", 12)],
+    "UPDATE meta SET value = 3 WHERE name = 'ids'": [("ids-behind", 14)],
     "DELETE FROM uniques": [("unique-drift", 1)],
     "INSERT INTO uniques VALUES ('complete', 'z', 4, NULL)": [("unique-drift", 4)],
     "UPDATE jobs SET held = 1 WHERE id = 1": [("held-drift", 1)],
@@ -115,6 +117,10 @@ MENDED = {
     "INSERT INTO errors VALUES ('keyed', '0123456789ab', 1, 1, 1, 9, 'K', 'm')": [
         ("error-drift", None)
     ],
+    "UPDATE flows SET complete = 1": [("flow-drift", 13)],
+    "UPDATE flows SET members = 3": [("flow-drift", 13)],
+    "DELETE FROM flows": [("flow-drift", 13)],
+    "INSERT INTO flows (id, failed) VALUES (1, 2)": [("flow-drift", 1)],
     "DELETE FROM types WHERE name = 'keyed'": [("unknown-type", 1)],
     "UPDATE schedules SET next_at = 5": [("schedule-drift", None)],
     "UPDATE schedules SET next_at = NULL": [("schedule-drift", None)],
@@ -228,6 +234,22 @@ async def test_dependants_of_a_lost_parent_hear_of_it_once_mended(
     await store.tend(now=T0)
 
     assert await state_of(store, child) is State.CANCELLED
+
+
+async def test_links_that_are_still_to_be_deleted_are_not_damage(
+    store: SqliteStore, path: Path
+) -> None:
+    parents = [await add_one(store, "parent") for _ in range(2)]
+    job_id = await add_one(store, "child")
+    run(path, *(f"INSERT INTO links VALUES ({id}, {job_id})" for id in parents))
+    run(path, f"INSERT INTO unlinked VALUES ({job_id})")
+    assert (await store.check()).findings == ()
+
+    await store.tend(now=T0)
+
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT * FROM links, unlinked").fetchall() == []
+    assert (await store.check()).findings == ()
 
 
 async def test_jobs_beside_text_that_is_no_text_are_handed_out(

@@ -16,6 +16,7 @@ from kue.cli.context import refuse_missing_file, settings_here, url_option
 from kue.cli.output.console import DONE, EXIT_CODES, REFUSED, output, print_message
 from kue.cli.output.listing import progress
 from kue.cli.output.text import visible
+from kue.cli.stuck_jobs import print_failed_parents
 from kue.cli.unknown_names import print_unhandled_types
 from kue.model.errors import StoreCorrupt
 from kue.store import store_for
@@ -77,6 +78,7 @@ async def _examine(store: Store, *, repair: bool) -> DoctorReport:
         # Unreadable data is a finding already.
         with suppress(StoreCorrupt):
             print_unhandled_types(await store.count(), await store.workers())
+            await print_failed_parents(store)
     finally:
         await store.close()
     return DoctorReport(store.name, durability, report.jobs, report.findings)

@@ -8,6 +8,7 @@ from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.builder import BaseJobBuilder
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
 from kue.client.sync.event_iterator import iterate
+from kue.client.sync.flow_handles import SyncBatchHandle
 from kue.client.sync.handle import SyncJobHandle, on_the_loop
 from kue.client.sync.queue_methods import SyncQueueMethods
 from kue.client.sync.worker_runner import SyncRunMethods
@@ -132,6 +133,10 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
     def handle(self, job: Job) -> SyncJobHandle[Any]:
         """Return the handle of a job that `page`, `range` or `find` returned."""
         return SyncJobHandle(self, self._queue.handle(job))
+
+    def batch(self, batch_id: int) -> SyncBatchHandle:
+        """Return the handle of a batch; its methods read the store."""
+        return SyncBatchHandle(self, self._queue.batch(batch_id))
 
     def held(self, handle: JobHandle[T]) -> SyncJobHandle[T]:
         """Return a blocking handle of the same job."""

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kue.client.admin import OnFull, WithId, WorkerOrder
+    from kue.client.batch_queries import BatchPage
     from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven, OnProgress
+    from kue.client.flow_actions import FlowRetry
+    from kue.client.flow_graph import FlowGraph
     from kue.client.queries import Order
     from kue.client.selection import Selection
     from kue.model.alert_options import AlertOptions
@@ -402,6 +405,46 @@ class SyncQueueMethods(BlockingCalls):
         """
         states = tuple(states)
         return self.call(lambda q: q.clear(type, states, on_progress=on_progress))
+
+    def batches(self, *, limit: int = 50, cursor: str | None = None) -> BatchPage:
+        """Return batches with their progress, the newest first."""
+        return self.call(lambda q: q.batches(limit=limit, cursor=cursor))
+
+    def flow(self, job_id: int) -> FlowGraph:
+        """
+        Return the graph of the flow that a job belongs to, or begins.
+
+        Raises:
+            JobNotFound: There is no such job.
+        """
+        return self.call(lambda q: q.flow(job_id))
+
+    def cancel_flow(
+        self, flow: int, *, job: int | None = None, reason: str = ""
+    ) -> int:
+        """
+        Cancel what has not ended of a flow: all, or *job* and everything after it.
+
+        Running jobs are asked to stop.  Returns how many jobs were cancelled or asked;
+        only the first 2,000 jobs of a flow are looked at.
+
+        Raises:
+            JobNotFound: There is no such job.
+        """
+        return self.call(lambda q: q.cancel_flow(flow, job=job, reason=reason))
+
+    def retry_flow(self, flow: int, *, job: int | None = None) -> FlowRetry:
+        """
+        Retry the failed jobs of a flow: all, or only *job*.
+
+        What is blocked by them then goes on, and jobs after them that were cancelled
+        wait again.  Of a batch, all jobs that failed or were cancelled are retried.
+
+        Raises:
+            JobNotFound: There is no such job.
+            InvalidTransition: *job* has not failed.
+        """
+        return self.call(lambda q: q.retry_flow(flow, job=job))
 
     def circuits(self) -> list[Circuit]:
         """

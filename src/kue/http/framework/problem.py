@@ -25,6 +25,7 @@ from kue.model.errors import (
     StoreError,
     StoreFull,
     UniqueHeld,
+    UnknownParent,
 )
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def refused(error: Exception) -> Refused | None:
             return error
         case JobNotFound() | ScheduleNotFound() | NoSuchAccount():
             return not_found(str(error))
-        case InvalidTransition() | UniqueHeld() | DuplicateJob():
+        case InvalidTransition() | UniqueHeld() | DuplicateJob() | UnknownParent():
             return Refused(HTTPStatus.CONFLICT, str(error))
         case NameTaken() | ScheduleDeclared():
             return Refused(HTTPStatus.CONFLICT, str(error))

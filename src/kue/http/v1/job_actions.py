@@ -194,9 +194,10 @@ async def signal(context: RequestContext, job_id: JobId, body: NewSignal) -> Non
 
 def _copied(q: Kue, job: Job, data: JSON) -> Draft:
     # Jobs that an earlier job waited for may be gone, which would cancel the copy.
-    after = job.spec.after if job.state is State.BLOCKED else ()
+    is_needed = job.state is State.BLOCKED or job.spec.inputs
+    after = job.spec.after if is_needed else ()
     encoded = encode(data, field="data", limit=q.settings.max_data)
     same = {name: getattr(job, name) for name in JobTerms.__struct_fields__}
     spec = replace(job.spec, data=encoded, after=after, address_id=None)
     at = job.promote_at if job.state is State.DELAYED else None
-    return Draft(**same | {"spec": spec, "at": at})
+    return Draft(**same | {"spec": spec, "at": at, "flow": None})

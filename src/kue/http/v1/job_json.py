@@ -18,6 +18,7 @@ from kue.model.job import (
     MAX_TAGS,
     Delivery,
     OnConflict,
+    OnParentFailure,
     UniqueUntil,
 )
 from kue.model.job_json import JobView
@@ -158,7 +159,8 @@ class NewJob(Input, frozen=True, kw_only=True):
     limited_by: LimitedBy = {}
     tags: Tags = []
     after: Annotated[list[JobId], Meta(max_length=MAX_PARENTS)] = []
-    after_any: bool = False
+    #: What happens when one of those fails.
+    on_parent_failure: OnParentFailure = "block"
     remove_on_complete: bool = False
     retention: Span | None = None
     delivery: Delivery = "at-least-once"

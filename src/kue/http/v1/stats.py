@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from kue.client.queries import STATS_HOURS, STATS_MINUTES
+from kue.client.stuck_jobs import failed_parents
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, not_found
 from kue.http.v1.job_json import MAX_MOMENT
@@ -19,7 +20,13 @@ from kue.http.v1.rates import (
     summed,
     total,
 )
-from kue.http.v1.warnings import Concern, circuit_warnings, unrepeated, warnings_of
+from kue.http.v1.warnings import (
+    Concern,
+    circuit_warnings,
+    failed_parent_warnings,
+    unrepeated,
+    warnings_of,
+)
 from kue.model.histogram import Percentiles, percentiles, waiting_since
 from kue.model.job import State
 from kue.model.names import Name
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kue.client.queue import Kue
+    from kue.client.stuck_jobs import FailedParent
     from kue.model.circuit import Circuit
     from kue.store.values import Stat, WorkerStatus
 
@@ -165,6 +173,7 @@ async def overview(context: RequestContext) -> Overview:
                 for one in alerts
             ),
             *circuit_warnings(await known_circuits(context)),
+            *failed_parent_warnings(await _failed_parents(q, by_type)),
             *warnings_of(
                 by_type, workers, await active_pauses(context), stats, await q.limits()
             ),
@@ -186,6 +195,14 @@ async def overview(context: RequestContext) -> Overview:
         warnings=concerns[:MAX_WARNINGS],
         more_warnings=max(0, len(concerns) - MAX_WARNINGS),
     )
+
+
+async def _failed_parents(
+    q: Kue, by_type: Mapping[str, Mapping[State, int]]
+) -> list[FailedParent]:
+    if not any(states[State.BLOCKED] for states in by_type.values()):
+        return []
+    return await failed_parents(q.store)
 
 
 @section.get("/stats/history")

@@ -15,6 +15,7 @@ from kue.worker.unhandled_types import takes, unhandled
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from kue.client.stuck_jobs import FailedParent
     from kue.http.v1.rates import Recent
     from kue.http.v1.stats import PauseView
     from kue.model.circuit import Circuit
@@ -29,7 +30,14 @@ class Concern(msgspec.Struct, frozen=True):
     """A warning for operators."""
 
     code: Literal[
-        "alert", "lost-worker", "circuit", "paused", "no-worker", "full", "backlog"
+        "alert",
+        "lost-worker",
+        "circuit",
+        "paused",
+        "no-worker",
+        "full",
+        "backlog",
+        "failed-parent",
     ]
     #: What is wrong, in a sentence.
     message: str
@@ -41,6 +49,8 @@ class Concern(msgspec.Struct, frozen=True):
     circuit: str | None = None
     #: Which threshold of the queue is reached, if it is an alert.
     alert: AlertKind | None = None
+    #: The failed job that others wait for, if it is about one.
+    job: int | None = None
 
 
 def warnings_of(
@@ -98,6 +108,12 @@ def circuit_warnings(circuits: Iterable[Circuit]) -> Iterator[Concern]:
         if one.state != "closed":
             message = f"circuit {one.name!r} {one.summary}"
             yield Concern("circuit", message, circuit=one.name)
+
+
+def failed_parent_warnings(parents: Iterable[FailedParent]) -> Iterator[Concern]:
+    for one in parents:
+        message = f"{one}; they run once it is retried and succeeds"
+        yield Concern("failed-parent", message, job=one.id)
 
 
 def _pause_warnings(pauses: Iterable[PauseView]) -> Iterator[Concern]:

@@ -36,12 +36,39 @@ KEYS = (
     (":fence", "string", "last fence"),
     (":types", "set", "types; one that is idle for a day is forgotten"),
     (":live:<n>", "string", "one bit per job, 65,536 per key"),
+    (
+        ":lost:<n>",
+        "string",
+        (
+            "one bit per job that was removed without having succeeded, of the newest "
+            "10 million"
+        ),
+    ),
     (":job:<id>", "string", "the record: header, body, one history line per ending"),
     (":job:<id>:log", "list", "log lines, JSON"),
     (":job:<id>:steps", "hash", "durable steps and signals: `store/step_record.py`"),
     (":job:<id>:after", "set", "jobs that a blocked job waits for"),
     (":job:<id>:then", "zset", "jobs that wait for this one to succeed"),
-    (":job:<id>:finally", "zset", "jobs that wait for this one to end"),
+    (
+        ":job:<id>:finally",
+        "zset",
+        "jobs that wait for this one, and are notified when it fails, too",
+    ),
+    (
+        ":job:<id>:left",
+        "set",
+        "jobs that it no longer waits for, too many to have them forget it at once",
+    ),
+    (
+        ":flow:<id>",
+        "hash",
+        (
+            "the flow of a job, as far as its members live on this shard: complete, "
+            "failed, cancelled; gone_complete … of those removed; at:`<shard>` for all "
+            "that have some, on the job's own shard, linked on others"
+        ),
+    ),
+    (":members:<id>", "zset", "ids of the members of a flow; score = id"),
     (
         ":<type>:waiting",
         "zset",
@@ -119,7 +146,7 @@ KEYS = (
         "string",
         "`w`, starts by part of the window; or `b`, tokens and when; expires",
     ),
-    (":parents", "set", "jobs that others wait for"),
+    (":parents", "set", "jobs that others wait for, or that have a flow"),
     (
         ":failure_rules",
         "hash",
@@ -130,7 +157,11 @@ KEYS = (
         "zset",
         "jobs that failed, to be reported, as id:type:time:token; score = when",
     ),
-    (":outbox", "hash", "what maintenance must still report to dependants"),
+    (
+        ":outbox",
+        "hash",
+        "what maintenance must still report to dependants, and to other shards",
+    ),
     (":producers:<hour>", "hash", "producer → seq:answer of its last add in that hour"),
     (":schedules", "hash", "name → JSON"),
     (":due", "zset", "schedules; score = when one fires next"),

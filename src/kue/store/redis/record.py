@@ -44,8 +44,13 @@ def priority_field(draft: Draft, options: str) -> str:
     return f"*{draft.priority}" if options else str(draft.priority)
 
 
-def options_of(draft: Draft | Job) -> str:
-    """Return the fields after the type: empty for most jobs."""
+def options_of(draft: Draft | Job, may_be_blocked: bool = False) -> str:
+    """
+    Return the fields after the type: empty for most jobs.
+
+    *may_be_blocked* even without parents of its own, because others are added with it
+    in `before`.  ``add.lua`` adds ``flow``, and ``after`` where there are references.
+    """
     spec = draft.spec
     if not (
         draft.ttl
@@ -55,8 +60,10 @@ def options_of(draft: Draft | Job) -> str:
         or draft.group
         or draft.limited_by
         or spec.after
+        or may_be_blocked
         or spec.retention is not None
         or spec.quiet
+        or draft.on_parent_failure != "block"
     ):
         return ""
     options: dict[str, int | str | None] = {
@@ -71,8 +78,9 @@ def options_of(draft: Draft | Job) -> str:
         "retention": spec.retention,
         "quiet": 1 if spec.quiet else None,
     }
-    if spec.after:
-        options["any"] = 1 if draft.after_any else None
+    if draft.on_parent_failure != "block":
+        options["failure"] = draft.on_parent_failure
+    if spec.after or may_be_blocked:
         # The script that releases it must know its delay without reading the body.
         options["delay"] = spec.delay or None
         options["at"] = draft.at if isinstance(draft, Draft) else None
@@ -97,14 +105,18 @@ def with_changes(record: bytes, *, priority: int, body: bytes) -> tuple[bytes, b
 def read_claimed(job_id: int, token: str, record: bytes, stalls: int = 0) -> Job:
     """Return a job that was just started."""
     header, body, history = _split(record)
-    job_type, priority, created_at, options = _read_header(header)
+    job_type, priority, created_at, options, after = _read_header(header)
+    spec = decode_spec(body)
+    if after is not None:
+        # The body has references to drafts that were added with it.
+        spec = msgspec.structs.replace(spec, after=after)
     job = Job(
         id=job_id,
         type=job_type,
         state=_ACTIVE,
         priority=priority,
         created_at=created_at,
-        spec=decode_spec(body),
+        spec=spec,
         token=token,
         stalls=stalls,
         history=read_story(history) if history else (),
@@ -171,6 +183,8 @@ def read_rule(text: str) -> LimitRule | None:
 def unreadable(job_id: int, token: str, record: bytes, exc: Exception) -> Job:
     """Return a stand-in for a started job whose body cannot be decoded."""
     fields = record.partition(b"\n")[0].split(b"\t")
+    options = _read_options(fields[3:])
+    options.pop("after", None)
     # The header was read by the script: it has what must be released with the run.
     return Job(
         id=job_id,
@@ -180,7 +194,7 @@ def unreadable(job_id: int, token: str, record: bytes, exc: Exception) -> Job:
         created_at=0,
         spec=Spec(meta={"unreadable": str(exc)}),
         token=token,
-        **_read_options(fields[3:]),
+        **options,
     )
 
 
@@ -223,12 +237,15 @@ def stalls_in(history: tuple[Attempt, ...]) -> int:
 
 
 @lru_cache(maxsize=512)
-def _read_header(header: bytes) -> tuple[str, int, int, dict[str, Any]]:
+def _read_header(
+    header: bytes,
+) -> tuple[str, int, int, dict[str, Any], tuple[int, ...] | None]:
     """Read a header; cached, because jobs added by one call have the same one."""
     fields = header.split(b"\t")
     job_type = unquote(fields[2].decode())
     priority = int(fields[0].removeprefix(b"*"))
-    return job_type, priority, int(fields[1]), _read_options(fields[3:])
+    options = _read_options(fields[3:])
+    return job_type, priority, int(fields[1]), options, options.pop("after", None)
 
 
 def _split(record: bytes) -> tuple[bytes, bytes, bytes]:
@@ -243,14 +260,18 @@ def _read_options(fields: list[bytes]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for field in fields:
         name, _, value = field.decode().partition("=")
-        if name in ("unique_for", "unique_at_most", "ttl", "expires"):
+        if name in ("unique_for", "unique_at_most", "ttl", "expires", "flow"):
             options[name] = int(value)
         elif name == "unique_until":
             options[name] = value
         elif name in ("unique", "group"):
             options[name] = unquote(value)
-        elif name in ("once", "any"):
-            options["after_any" if name == "any" else name] = True
+        elif name == "once":
+            options[name] = True
+        elif name == "failure":
+            options["on_parent_failure"] = value
+        elif name == "after":
+            options["after"] = tuple(map(int, value.split(",")))
         elif name == "limit":
             options["limited_by"] = (*options.get("limited_by", ()), read_ref(value))
     return options

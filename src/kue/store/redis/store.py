@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kue.store.contract import Store
 from kue.store.corruption_errors import MALFORMED, corrupt, is_damage
+from kue.store.redis.keys import shard_of_type
 from kue.store.redis.sharding import Shards
 from kue.store.redis.verbs import (
     add,
     changes,
     check,
     failures,
+    flows,
     limits,
     maintenance,
     named_limits,
@@ -29,7 +31,7 @@ from kue.store.redis.verbs.watch import RedisSubscriptions
 from kue.store.validation import CHECKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from kue.model.settings import Settings
@@ -70,6 +72,10 @@ class RedisStore(Store):
     @property
     def losses(self) -> int:
         return self._db.client.losses
+
+    def spans_shards(self, types: Iterable[str]) -> bool:
+        count = self._db.count
+        return count > 1 and len({shard_of_type(one, count) for one in types}) > 1
 
     async def open(self) -> str:
         return await self._db.open()
@@ -141,6 +147,8 @@ class RedisStore(Store):
 
     get = _verb(pages.get)
     page = _verb(pages.page)
+    members = _verb(flows.members)
+    flow_counts = _verb(flows.flow_counts)
     types = _verb(pages.types)
     count = _verb(queries.count)
     logs = _verb(queries.logs)

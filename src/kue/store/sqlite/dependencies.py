@@ -8,12 +8,13 @@ dependants are notified, at most `CASCADE` of them; maintenance notifies the res
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kue.model.events import Kind
 from kue.model.job import Cancelled, State
-from kue.store.sqlite import ranking, transitions
-from kue.store.sqlite.removal import REMOVED
+from kue.model.parent_failure import NONE_FAILED, Effect, effect_of, reason_of
+from kue.store.sqlite import ranking, removal, transitions
 from kue.store.sqlite.rows import state_rows_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.sqlite.verbs import limits
@@ -23,28 +24,49 @@ if TYPE_CHECKING:
 
 #: The most dependants that one transaction notifies.
 CASCADE = 1000
+#: How long a call that is stored in parts may take; then its producer is gone.
+MAX_HOLD_MS = 3_600_000
 _ANY = "SELECT EXISTS (SELECT 1 FROM links)"
+#: With how those ended before whose dependants were not all notified.
 _PARENTS = """
-SELECT DISTINCT parent FROM links WHERE parent IN (SELECT value FROM json_each(?))
+SELECT DISTINCT parent, endings.how FROM links LEFT JOIN endings USING (parent)
+WHERE parent IN (SELECT value FROM json_each(?))
 """
-#: A failed parent may yet be retried: only dependants with ``after_any`` are notified.
+#: A failed parent may yet be retried: dependants that wait for that are left alone.
 _CHILDREN = """
-SELECT child, coalesce(after_any, 1) FROM links LEFT JOIN jobs ON jobs.id = child
-WHERE parent = :parent AND (:how <> 'failed' OR coalesce(after_any, 1))
+SELECT child, coalesce(on_parent_failure, 'run')
+FROM links LEFT JOIN jobs ON jobs.id = child
+WHERE parent = :parent AND (
+    :how <> 'failed' OR coalesce(on_parent_failure, 'run') IN ('cancel', 'run', 'only'))
 ORDER BY child LIMIT :limit
 """
 _CUT = """
 DELETE FROM links WHERE parent = ? AND child IN (SELECT value FROM json_each(?))
 """
 #: A delay counts from now; an absolute time (``at``) stays.
-_FREE = """
+_DUE = """
 SELECT id, type, coalesce(at, ? + delay) FROM jobs
+WHERE id IN (SELECT value FROM json_each(?)) AND state = 'blocked'
+"""
+_UNLINKED = """
+SELECT id, on_parent_failure = 'only' FROM jobs
 WHERE id IN (SELECT value FROM json_each(?)) AND state = 'blocked'
 AND NOT EXISTS (SELECT 1 FROM links WHERE child = id)
 """
 _RELEASE = """
 UPDATE jobs SET state = new.value->>1, at = new.value->>2
 FROM json_each(?) AS new WHERE jobs.id = new.value->>0 AND state = 'blocked'
+"""
+_HOLD = """
+INSERT OR IGNORE INTO links (parent, child) SELECT id, id FROM jobs
+WHERE id IN (SELECT value FROM json_each(?)) AND state = 'blocked'
+"""
+_END_HOLDS = """
+DELETE FROM links WHERE parent = child AND child IN (SELECT value FROM json_each(?))
+"""
+_OLD_HOLDS = """
+SELECT child FROM links INDEXED BY links_held JOIN jobs ON id = child
+WHERE parent = child AND created_at <= ? LIMIT 1000
 """
 #: A recorded failure may be outdated by now; any other ending is not overwritten.
 _POSTPONE = """
@@ -75,8 +97,8 @@ def notify_dependants(tx: Transaction) -> None:
         how_of = dict(tx.ended)
         tx.ended.clear()
         parents = tx.db.execute(_PARENTS, (as_json(list(how_of)),)).fetchall()
-        for (parent,) in parents:
-            how = how_of[parent]
+        for parent, before in parents:
+            how = how_of[parent] if before in (None, State.FAILED) else before
             notified, is_all = _notify(tx, parent, how, CASCADE - tx.dependants)
             tx.dependants += notified
             if not is_all:
@@ -101,8 +123,33 @@ def notify_postponed(tx: Transaction, limit: int) -> tuple[int, bool]:
 
 
 def release(tx: Transaction, ids: Iterable[int]) -> None:
-    """Make blocked jobs that no longer wait for a parent waiting, or delayed."""
-    free = tx.db.execute(_FREE, (tx.now, as_json(list(ids)))).fetchall()
+    """Release blocked jobs that have no parent left; cancel those for failures only."""
+    free = tx.db.execute(_UNLINKED, (as_json(list(ids)),)).fetchall()
+    _release(tx, [job_id for job_id, is_only in free if not is_only])
+    _cancel(tx, [job_id for job_id, is_only in free if is_only], NONE_FAILED)
+
+
+def hold(tx: Transaction, ids: Sequence[int]) -> None:
+    """Have blocked jobs wait for themselves, until all jobs before them are added."""
+    tx.run(_HOLD, as_json(ids))
+
+
+def end_holds(tx: Transaction, ids: Sequence[int]) -> None:
+    """Let jobs no longer wait for themselves."""
+    tx.run(_END_HOLDS, as_json(ids))
+    release(tx, ids)
+
+
+def end_old_holds(tx: Transaction) -> None:
+    """Release jobs that a call left behind which was never completed."""
+    old = tx.db.execute(_OLD_HOLDS, (tx.now - MAX_HOLD_MS,)).fetchall()
+    if old:
+        end_holds(tx, [job_id for (job_id,) in old])
+
+
+def _release(tx: Transaction, ids: Sequence[int]) -> None:
+    """Make blocked jobs waiting, or delayed."""
+    free = tx.db.execute(_DUE, (tx.now, as_json(ids))).fetchall() if ids else []
     rows: list[tuple[int, State, int | None]] = []
     for job_id, type, at in free:
         to = State.DELAYED if at > tx.now else State.WAITING
@@ -124,20 +171,23 @@ def _notify(tx: Transaction, parent: int, how: str, limit: int) -> tuple[int, bo
     values = {"parent": parent, "how": how, "limit": limit + 1}
     children = tx.db.execute(_CHILDREN, values).fetchall()
     notified = children[:limit]
-    ends_all = how in (State.CANCELLED, REMOVED)
-    dropped = [child for child, after_any in notified if ends_all and not after_any]
-    freed = [child for child, after_any in notified if not ends_all or after_any]
+    by_effect: defaultdict[Effect, list[int]] = defaultdict(list)
+    for child, policy in notified:
+        by_effect[effect_of(how, policy)].append(child)
     tx.run(_CUT, parent, as_json([child for child, _ in notified]))
-    release(tx, freed)
-    _drop(tx, dropped, parent, how)
+    release(tx, by_effect["less"])
+    if released := by_effect["release"]:
+        removal.unlink(tx, released)
+        _release(tx, released)
+    _cancel(tx, by_effect["cancel"], reason_of(parent, how))
     return len(notified), len(children) <= limit
 
 
-def _drop(tx: Transaction, ids: Sequence[int], parent: int, how: str) -> None:
-    """Cancel dependants of a job that will never succeed."""
+def _cancel(tx: Transaction, ids: Sequence[int], reason: str) -> None:
+    """Cancel blocked jobs that will never run."""
     if not ids:
         return
-    ending = Cancelled(f"job {parent}, which it waited for, was {how}")
+    ending = Cancelled(reason)
     rows = state_rows_of(tx.db, ids).values()
     blocked = [row for row in rows if row.state == State.BLOCKED]
     transitions.end(tx, [(row, ending) for row in blocked])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from kue.model.events import Kind
 from kue.model.job import State
-from kue.store.sqlite import step_rows, unique_keys
+from kue.model.parent_failure import REMOVED
+from kue.store.sqlite import lost_jobs, step_rows, unique_keys
 from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.sqlite.verbs import named_limits
 
@@ -19,10 +20,19 @@ if TYPE_CHECKING:
 _IDS = "IN (SELECT value FROM json_each(?))"
 _JOBS = f"DELETE FROM jobs WHERE id {_IDS}"
 _LOGS = f"DELETE FROM logs WHERE job_id {_IDS}"
-_LINKS = f"DELETE FROM links WHERE child {_IDS}"
+_LINKS = f"""
+DELETE FROM links WHERE (parent, child) IN (
+    SELECT parent, child FROM links WHERE child {_IDS} LIMIT ?)
+"""
+_POSTPONE = f"""
+INSERT OR IGNORE INTO unlinked (child)
+SELECT DISTINCT child FROM links WHERE child {_IDS}
+"""
+_POSTPONED = "SELECT child FROM unlinked LIMIT ?"
+_UNLINKED = f"DELETE FROM unlinked WHERE child {_IDS}"
 
-#: How a parent ended that was removed; other endings are named after states.
-REMOVED = "removed"
+#: The most links of jobs that one statement deletes; maintenance deletes the rest.
+MAX_UNLINKED = 1000
 
 
 def remove(tx: Transaction, rows: Sequence[StateRow], *, free_keys: bool) -> None:
@@ -40,8 +50,11 @@ def remove(tx: Transaction, rows: Sequence[StateRow], *, free_keys: bool) -> Non
     leave_states(tx, rows)
     for row in rows:
         tx.error_changes.remove(row.type, row.fingerprint)
-        tx.ended.append((row.id, REMOVED))
+        succeeded = row.state == State.COMPLETE
+        tx.ended.append((row.id, State.COMPLETE if succeeded else REMOVED))
         tx.publish(Kind.REMOVE, row.id, row.type, row.attempts)
+    lost_jobs.note(tx, [row.id for row in rows if row.state != State.COMPLETE])
+    tx.flow_changes.remove(rows)
     erase(tx, rows)
 
 
@@ -72,5 +85,20 @@ def erase(tx: Transaction, rows: Sequence[StateRow]) -> None:
 
 
 def unlink(tx: Transaction, ids: Sequence[int]) -> None:
-    """Delete the links to parents: the jobs no longer wait for any."""
-    tx.run(_LINKS, as_json(ids))
+    """
+    Delete the links to parents, of jobs that no longer wait for any.
+
+    Links that are left do nothing: only a blocked job is released or cancelled.
+    """
+    wanted = as_json(ids)
+    if tx.run(_LINKS, wanted, MAX_UNLINKED) == MAX_UNLINKED:
+        tx.run(_POSTPONE, wanted)
+
+
+def unlink_postponed(tx: Transaction) -> bool:
+    """Delete links that an earlier transaction left; return whether there are more."""
+    wanted = as_json([row[0] for row in tx.db.execute(_POSTPONED, (MAX_UNLINKED,))])
+    is_full = tx.run(_LINKS, wanted, MAX_UNLINKED) == MAX_UNLINKED
+    if not is_full:
+        tx.run(_UNLINKED, wanted)
+    return is_full

@@ -11,12 +11,20 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 
 from kue.model.errors import StoreCorrupt
-from kue.model.job import FINAL, Attempt, Job, Spec, State, last_progress
+from kue.model.job import (
+    FINAL,
+    Attempt,
+    Job,
+    OnParentFailure,
+    Spec,
+    State,
+    last_progress,
+)
 from kue.model.named_limits import limit_ref, read_ref
 from kue.model.payload import JSON, decode
 from kue.store.codec import decode_attempt, decode_spec, read_story
@@ -53,7 +61,8 @@ class JobRow(msgspec.Struct, array_like=True, gc=False):
     ttl: int
     expires_at: int | None
     once: int
-    after_any: int
+    on_parent_failure: str
+    flow: int | None
     attempts: int
     stalls: int
     held: int
@@ -87,6 +96,7 @@ class StateRow(msgspec.Struct, array_like=True, gc=False):
     lines: int
     #: That of its error, if it is failed; empty if not.
     fingerprint: str
+    flow: int | None
 
     @property
     def limit_refs(self) -> tuple[str, ...]:
@@ -127,6 +137,9 @@ _EXPRESSIONS = {
 }
 _decode_refs = msgspec.json.Decoder(list[str]).decode
 _STATES = {state.value: state for state in State}
+_POLICIES: dict[str, OnParentFailure] = {
+    policy: policy for policy in get_args(OnParentFailure)
+}
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
     for kind in (JobRow, StateRow)
@@ -257,7 +270,8 @@ def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
         ttl=row.ttl,
         expires=expires,
         once=row.once == 1,
-        after_any=row.after_any == 1,
+        on_parent_failure=_POLICIES.get(row.on_parent_failure, "block"),
+        flow=row.flow,
         promote_at=row.at if state is State.DELAYED else None,
         token=row.token if token is None else token,
         stalls=row.stalls,

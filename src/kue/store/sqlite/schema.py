@@ -35,6 +35,12 @@ TABLES = (
     ),
     ("failure_rules", "what is done about jobs that failed; type is '' for all"),
     ("failures", "jobs that failed for good and are still to be reported"),
+    (
+        "unlinked",
+        "jobs that no longer wait, with more links than one transaction should delete",
+    ),
+    ("flows", "how many members the flow of a job has, and how they ended"),
+    ("lost_jobs", "which ids belonged to jobs that were removed before they succeeded"),
     ("types", "types; one that is idle for a day is forgotten"),
     ("counts", "jobs by type and state"),
     ("errors", "failed jobs by type and fingerprint of their error"),
@@ -452,6 +458,36 @@ CREATE TABLE failures (
     type TEXT NOT NULL,
     PRIMARY KEY (at, job_id, token)
 ) STRICT, WITHOUT ROWID;
+
+-- what the failure of a parent does to it, and whose flow it belongs to
+ALTER TABLE jobs ADD COLUMN on_parent_failure TEXT NOT NULL DEFAULT 'block';
+UPDATE jobs SET on_parent_failure = 'run' WHERE after_any = 1;
+ALTER TABLE jobs DROP COLUMN after_any;
+ALTER TABLE jobs ADD COLUMN flow INTEGER;
+CREATE INDEX jobs_flow ON jobs (flow) WHERE flow IS NOT NULL;
+
+-- members of the flow of job id, how they ended, and how removed ones had ended
+CREATE TABLE flows (
+    id INTEGER PRIMARY KEY,
+    members INTEGER NOT NULL DEFAULT 0,
+    complete INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0,
+    cancelled INTEGER NOT NULL DEFAULT 0,
+    gone_complete INTEGER NOT NULL DEFAULT 0,
+    gone_failed INTEGER NOT NULL DEFAULT 0,
+    gone_cancelled INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+-- jobs that wait for themselves, until the call that adds them is complete
+CREATE INDEX links_held ON links (child) WHERE parent = child;
+
+CREATE TABLE unlinked (child INTEGER PRIMARY KEY) STRICT;
+
+-- one bit for each of 8192 ids
+CREATE TABLE lost_jobs (
+    chunk INTEGER PRIMARY KEY,
+    bits BLOB NOT NULL
+) STRICT;
 """
 
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.

@@ -23,7 +23,7 @@ from kue.model.job import State
 from kue.model.settings import LEASE_MS
 from kue.store.batches import bytes_of_draft, bytes_of_outcome, producer_of_part, split
 from kue.store.contract import Events, OnProgress, Store
-from kue.store.sqlite import error_groups, ranking
+from kue.store.sqlite import error_groups, flows, ranking
 from kue.store.sqlite.engine import DatabaseThreads
 from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.verbs import (
@@ -49,6 +49,7 @@ from kue.store.validation import (
     CHECKS,
     InvalidCall,
     check_batch,
+    check_drafts,
     check_limit,
     check_limits,
     check_named_limit,
@@ -195,13 +196,14 @@ class SqliteStore(Store):
         durable: bool = False,
         now: int | None = None,
     ) -> list[Added]:
-        check_batch(drafts, "drafts")
+        check_drafts(drafts)
         added: list[Added] = []
-        for number, part in enumerate(split(drafts, bytes_of_draft)):
+        for number, some in enumerate(split(drafts, bytes_of_draft)):
             name = producer_of_part(producer, number)
-            call = partial(add.add, drafts=part, producer=name, seq=seq)
+            part = add.CallPart(drafts, tuple(added), len(some))
+            call = partial(add.add, part=part, producer=name, seq=seq)
             added += await self._engine.write(
-                call, now=now, is_durable=durable, is_new=bool(part)
+                call, now=now, is_durable=durable, is_new=bool(some)
             )
         return added
 
@@ -345,6 +347,13 @@ class SqliteStore(Store):
         after = read_cursor(request.cursor)
         return await self._read(pages.page, request, after, self._clock.now_ms())
 
+    async def members(
+        self, flow: int, *, limit: int = 50, cursor: str | None = None
+    ) -> Page:
+        check_limit(limit)
+        after = read_cursor(cursor)
+        return await self._read(pages.members, flow, limit, after, self._clock.now_ms())
+
     async def facts(self) -> StoreFacts:
         began = time.perf_counter()
         size = await self._read(_size)
@@ -427,6 +436,7 @@ class SqliteStore(Store):
     workers = _reading(Store.workers, workers.show, needs_now=True)
 
     get = _reading(Store.get, pages.get, needs_now=True)
+    flow_counts = _reading(Store.flow_counts, flows.counts)
     count = _reading(Store.count, queries.count)
     types = _reading(Store.types, queries.types)
     logs = _reading(Store.logs, queries.logs)

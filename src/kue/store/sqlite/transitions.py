@@ -148,6 +148,7 @@ def restart(tx: Transaction, row: StateRow, to: State, at: int | None) -> None:
     tx.count(row.type, row.state, -1, own=row.retain_until is not None)
     tx.count(row.type, to, 1)
     tx.error_changes.remove(row.type, row.fingerprint)
+    tx.flow_changes.move([row], to)
     tx.publish(Kind.ENQUEUE, row.id, row.type, 0, {"state": to})
     entered(tx, row.type, to)
 
@@ -174,11 +175,13 @@ def _apply(
     blocked = [row.id for row in rows if row.state == State.BLOCKED]
     if blocked:
         removal.unlink(tx, blocked)
+    tx.flow_changes.move(rows, transition.to)
     if is_final:
         tx.ended.extend((row.id, transition.to) for row in rows)
     removed = [row for row in rows if row.remove_on_complete]
     if removed and transition.to is State.COMPLETE:
         ended = [item for item in ended if not item[0].remove_on_complete]
+        tx.flow_changes.remove(removed, State.COMPLETE)
         removal.erase(tx, removed)
         for row in removed:
             tx.publish(Kind.REMOVE, row.id, row.type, row.attempts + 1)

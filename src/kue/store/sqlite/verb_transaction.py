@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kue.model.job import State
 from kue.store.codec import encode_json
 from kue.store.sqlite.error_groups import ErrorGroupChanges
+from kue.store.sqlite.flows import FlowChanges
 
 if TYPE_CHECKING:
     import sqlite3
@@ -91,6 +92,7 @@ class Transaction:
         self.stats: defaultdict[str, TypeStats] = defaultdict(TypeStats)
         self._events: list[EventValues] = []
         self.error_changes = ErrorGroupChanges()
+        self.flow_changes = FlowChanges()
         #: Whether events were written.
         self.has_events = False
         #: Types of which a run ended.
@@ -173,6 +175,7 @@ class Transaction:
         self._counts.clear()
         self.stats.clear()
         self.error_changes.write(self.db)
+        self.flow_changes.write(self.db)
         self._write_events()
 
     def _write_events(self) -> None:

@@ -25,6 +25,7 @@ from kue.cli.output.listing import (
 from kue.cli.output.steps import STEPS, step_facts
 from kue.cli.output.text import both, iso, json_text, visible, visible_lines, words
 from kue.cli.params import DURATION, JOB_ID, batches
+from kue.cli.stuck_jobs import blocked_by
 from kue.model.draft import UNLIMITED
 from kue.model.errors import JobNotFound
 from kue.model.job import Priority, State
@@ -115,7 +116,12 @@ async def _show(q: Kue, job: Job, *, as_json: bool) -> None:
         view = msgspec.to_builtins(steps_view(steps, now))
         show_json(msgspec.to_builtins(job_detail(job)) | view)
         return
-    known = _facts(job, now=now, log_lines=len(await q.logs(job.id)))
+    known = _facts(
+        job,
+        now=now,
+        log_lines=len(await q.logs(job.id)),
+        blocked_by=await blocked_by(q.store, job),
+    )
     every = known | step_facts(steps, now)
     show_facts((name, text) for name, text in every.items() if text)
     console = output()
@@ -145,7 +151,7 @@ def _show_in_pipe(job: Job, steps: JobSteps) -> None:
     click.echo()
 
 
-def _facts(job: Job, *, now: int, log_lines: int) -> dict[str, str]:
+def _facts(job: Job, *, now: int, log_lines: int, blocked_by: str) -> dict[str, str]:
     """Return the properties of *job* by name, without those that are not set."""
     held = "asked to end" if job.cancelling else job.held
     every = {
@@ -153,6 +159,7 @@ def _facts(job: Job, *, now: int, log_lines: int) -> dict[str, str]:
         "type": job.name,
         "queue": job.queue if job.queue != job.name else "",
         "state": f"{job.state} ({held})" if held else job.state.value,
+        "blocked by": blocked_by,
         "held until": "" if job.held_until is None else both(job.held_until, now),
         "priority": priority_text(job.priority),
         "data": json_text(job.data),
@@ -231,6 +238,9 @@ def option_facts(job: JobTerms) -> dict[str, str]:
         "limited by": limits_text(job.limited_by),
         "parent": str(spec.parent or ""),
         "after": ", ".join(map(str, spec.after)),
+        "when one fails": job.on_parent_failure if spec.after else "",
+        "inputs": json_text(spec.inputs) if spec.inputs else "",
+        "flow": str(job.flow or ""),
         "backoff": json_text(msgspec.to_builtins(spec.backoff)) if spec.backoff else "",
         **{name: words(ms) for name, ms in lengths.items() if ms},
         "delivery": "at most once" if job.once else "",

@@ -95,6 +95,8 @@ class RedisCheck:
             await survey.run()
         for survey in self._surveys:
             await survey.flush()
+        for survey in self._surveys:
+            await survey.inspect_many()
         findings = await self._conclude(repair=repair)
         self._progress.finish()
         count = sum(len(survey.recorded) for survey in self._surveys)
@@ -130,7 +132,8 @@ class RedisCheck:
             return findings
         wrong: list[Finding] = []
         for survey in self._surveys:
-            for counts in survey.error_counts():
+            sums: list[Suspect] = [*survey.error_counts(), *survey.flow_indexes()]
+            for counts in sums:
                 found = await counts.check()
                 wrong += await self._report(counts, found, repair=repair)
         # Repairs of jobs may change all sums; those are not findings.

@@ -22,7 +22,7 @@ ByStructure = dict[tuple[str, str], str]
 #: A record of so many bytes takes as long as another job.
 _LARGE = 16_384
 #: What the job's own shard knows of a dependency.
-_OWN = frozenset({"awaited"})
+_OWN = frozenset({"awaited", "left"})
 #: Structures of jobs that are hashes; all others are sorted sets.
 HASHES = frozenset({"active", "tries", "progress"})
 
@@ -34,6 +34,8 @@ class Dependency(NamedTuple):
     #: Which of these are so; see ``lib/doctor_facts.lua``.
     #:
     #: - awaited: the job lists the parent
+    #: - left: the job no longer waits, and maintenance is to have the parent forget it
+    #: - lost: the parent is gone, and had not succeeded
     #: - then, finally: the parent lists the job among those that wait for success, or
     #:   for any end; only: the parent lists no other job
     #: - rest, end: maintenance is still to notify those on the parent's lists, or
@@ -97,13 +99,19 @@ class JobFacts(msgspec.Struct):
     held: ByStructure = {}
     #: By name and key: of its own limits, and of those where it was found.
     limits: dict[str, LimitFacts] = {}
-    #: Which of log, steps, after, then and finally there are.
+    #: By flow: whether its index has the job.
+    flows: dict[int, bool] = {}
+    #: Which of log, steps, after, then, finally and left there are.
     parts: set[str] = set()
     #: Which of these are so, and their values; see ``lib/doctor_facts.lua``.
     #:
     #: - unread: the record's key has another Redis type
     #: - live, parent: it is marked as existing, as a parent
     #: - rest: how it ended, while maintenance still notifies its dependants
+    #: - left: maintenance has to go through ``:left``; hold: it may wait for itself
+    #: - lost: it is marked as removed without success; unborn: there never was one
+    #: - has_flow: it has a flow here
+    #: - many: it waits for so many that only those are here that were asked for
     #: - cancelling: the request to cancel its run
     #: - leased: the worker that runs it has a lease
     #: - running: how many jobs of its group run, as written
@@ -146,7 +154,7 @@ class JobFacts(msgspec.Struct):
 class JobHints:
     """Where else to look for a job than its own record says."""
 
-    #: Types, "type:held:group", or ":name:held:key" of a limit.
+    #: Types, "type:held:group", ":name:held:key" of a limit, or "::flow".
     places: set[str] = field(default_factory=set)
     #: Jobs that it may wait for.
     parents: set[int] = field(default_factory=set)
@@ -243,6 +251,8 @@ def parse_facts(inspection: Inspection) -> JobFacts:
             structures[kind][job_type, structure] = text_of(value)
         elif kind == b"limit":
             facts.limits[text_of(where)] = LimitFacts.read(text_of(value))
+        elif kind == b"member":
+            facts.flows[int(where)] = value == b"1"
         elif kind == b"part":
             facts.parts.add(where.decode())
         elif kind == b"dependency" and is_number(text_of(where)):

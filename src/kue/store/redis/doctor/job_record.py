@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
 from kue.model.errors import KueError
-from kue.model.job import FINAL, Job, Run, priority_of
+from kue.model.job import FINAL, Job, OnParentFailure, Run, priority_of
 from kue.model.names import quote, unquote
 from kue.store.redis.doctor.job_facts import HASHES, JobFacts
 from kue.store.redis.doctor.key_parsing import is_number
@@ -134,6 +134,8 @@ def _options_of(record: bytes) -> dict[str, str]:
     for name in _NUMBERS & options.keys():
         if not is_number(options[name]):
             raise UnreadableRecord(f"its option {name} is {options[name]!r}")
+    if (policy := options.get("failure", "block")) not in get_args(OnParentFailure):
+        raise UnreadableRecord(f"its option failure is {policy!r}")
     return options
 
 

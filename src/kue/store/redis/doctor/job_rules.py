@@ -21,6 +21,7 @@ from kue.store.redis.doctor.dependency_rules import (
     DEPENDENCY_RULES,
     GONE_DEPENDENCY_RULES,
 )
+from kue.store.redis.doctor.flow_rules import FLOW_RULES, GONE_FLOW_RULES
 from kue.store.redis.doctor.job_facts import JobFacts, LimitFacts
 from kue.store.redis.doctor.job_record import (
     FINAL_PLACES,
@@ -460,6 +461,7 @@ GONE_RULES = (
     Rule[JobFacts]("no-record", ("gone",), _no_record),
     Rule[JobFacts]("stray-entry", ("gone",), _entries_left),
     *GONE_DEPENDENCY_RULES,
+    *GONE_FLOW_RULES,
 )
 #: The first that finds something counts: while it is so, nothing else can be checked.
 STATE_RULES = (
@@ -491,4 +493,5 @@ JOB_RULES = (
     Rule[JobRecord]("two-unique", _NOT_ENDED, _two_unique),
     Rule[JobRecord]("unique-drift", _NOT_ENDED, _lost_unique),
     *DEPENDENCY_RULES,
+    *FLOW_RULES,
 )

@@ -11,7 +11,13 @@ from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS
 _HOURLY = frozenset({"stats", "hours", "producers", "claims"})
 _EXPIRING = _HOURLY | {"limit rate"}
 #: Keys that end with a number, and their Redis types.
-_NUMBERED = {"live": "string", **dict.fromkeys(_HOURLY, "hash")}
+_NUMBERED = {
+    "live": "string",
+    "lost": "string",
+    "flow": "hash",
+    "members": "zset",
+    **dict.fromkeys(_HOURLY, "hash"),
+}
 
 
 class KnownKey(NamedTuple):
@@ -21,14 +27,14 @@ class KnownKey(NamedTuple):
     text: str
     #: The Redis type it must have.
     redis_type: str
-    #: shard | record | part | type | held | live | stats | hours | producers | claims |
-    #: limit keys | limit held | limit running | limit rate
+    #: shard | record | part | type | held | live | lost | flow | members | stats |
+    #: hours | producers | claims | limit keys | limit held | limit running | limit rate
     kind: str
     #: The structure (``waiting``, ``log``, ``workers``), the group or the limit.
     name: str = ""
     #: The job type, as written in keys.
     job_type: str = ""
-    #: The job, or the number of a bitmap, minute or hour.
+    #: The job, also that of a flow, or the number of a bitmap, minute or hour.
     number: int = 0
 
     @property

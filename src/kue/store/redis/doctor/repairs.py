@@ -133,6 +133,9 @@ def remove_traces(facts: JobFacts) -> _Commands:
         commands.append(forget_cancel(facts))
     if "live" in facts.marks:
         commands.append(mark_live(facts, 0))
+    if "unborn" not in facts.marks:
+        # It did not succeed, as far as is known: jobs that wait for it must not run.
+        commands.append(mark_lost(facts, 1))
     return tuple(commands)
 
 
@@ -144,6 +147,12 @@ def forget_cancel(facts: JobFacts) -> RedisCommand:
 def mark_live(facts: JobFacts, bit: int) -> RedisCommand:
     chunk, offset = divmod(facts.shard.sequence_of(facts.job_id), LIVE_CHUNK)
     return ("SETBIT", facts.keys.live(chunk), offset, bit)
+
+
+def mark_lost(facts: JobFacts, bit: int) -> RedisCommand:
+    """Return what marks a job as removed without success, or not."""
+    chunk, offset = divmod(facts.shard.sequence_of(facts.job_id), LIVE_CHUNK)
+    return ("SETBIT", facts.keys.of_shard(f"lost:{chunk}"), offset, bit)
 
 
 def set_running(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kue.model.names import unquote
 from kue.store.redis.doctor.bitset import Bitset
 from kue.store.redis.doctor.error_counts import ErrorCounts
+from kue.store.redis.doctor.flow_rules import FlowIndex
 from kue.store.redis.doctor.job_facts import JobHints, read_jobs
 from kue.store.redis.doctor.job_record import is_sound, parents_of
 from kue.store.redis.doctor.job_rules import check_job
@@ -71,6 +72,10 @@ class Survey:
         self._structures: dict[str, KnownKey] = {}
         self._types: set[str] = set()
         self._bitmaps: set[int] = set()
+        self._lost: dict[int, KnownKey] = {}
+        self._flows: set[int] = set()
+        #: Jobs that wait for very many others.
+        self._many: set[int] = set()
         #: Jobs that are in a state; that were inspected; that were, for each type.
         self._placed = Bitset()
         self._inspected = Bitset()
@@ -137,9 +142,12 @@ class Survey:
             self._parts[key.name].add(self.shard.sequence_of(key.number))
         elif key.kind == "live":
             self._bitmaps.add(key.number)
+        elif key.kind == "lost":
+            self._lost[key.number] = key
         else:
             self._structures[key.text] = key
             self._types |= {key.job_type} if key.job_type else set()
+            self._flows |= {key.number} if key.kind in ("flow", "members") else set()
 
     # -- structures ------------------------------------------------------------
 
@@ -148,15 +156,15 @@ class Survey:
         structures = filter(_is_read, self._structures.values())
         async for key, entries in self._read(chain(structures, self._part_keys())):
             await self._check_entries(key, entries)
-        for name in ("after", "then", "finally"):
+        for name in ("after", "then", "finally", "left"):
             for sequence in self._parts[name].without(self._inspected):
                 await self.inspect(self.shard.id_of(sequence))
         await self._compare()
         await self._check_shard()
 
     def _part_keys(self) -> Iterator[KnownKey]:
-        """Yield the logs, the steps, and the lists of jobs that wait for a job."""
-        for name in ("then", "finally", "log", "steps"):
+        """Yield logs, steps, and the lists of the jobs that wait for a job, or did."""
+        for name in ("then", "finally", "left", "log", "steps"):
             for sequence in self._parts[name]:
                 job_id = self.shard.id_of(sequence)
                 text = f"job:{job_id}:{name}"
@@ -241,11 +249,17 @@ class Survey:
         """Inspect a job, with a hint at the structure that it was found in."""
         if key.kind == "type":
             await self._inspect_in(job_id, key.job_type)
+        elif key.name == "left":
+            await self.inspect(key.number, JobHints(parents={job_id}))
         elif key.kind == "part":
             if score != job_id:
                 self._suspect("dependant", key, b"%d" % job_id)
             home = self._surveys[self.shard.home_of(job_id).number]
             await home.inspect(job_id, JobHints(parents={key.number}))
+        elif key.kind == "members":
+            if score != job_id:
+                self._suspect("dependant", key, b"%d" % job_id)
+            await self.inspect(job_id, JobHints({f"::{key.number}"}))
         else:
             is_place = key.job_type or key.kind in ("limit held", "limit running")
             places = {key.text} if is_place else set()
@@ -301,14 +315,20 @@ class Survey:
             for sequence in known.without(other):
                 if sequence <= self._last and sequence not in self._inspected:
                     await self.inspect(self.shard.id_of(sequence))
+        for sequence in await self._marked("lost", self._lost):
+            if sequence in self.recorded and sequence not in self._inspected:
+                await self.inspect(self.shard.id_of(sequence))
 
     async def _live(self) -> Bitset:
         """Read which jobs are marked as existing."""
-        live, chunks = Bitset(), sorted(self._bitmaps)
-        bitmaps = await self._values([f"live:{chunk}" for chunk in chunks])
-        for chunk, bitmap in zip(chunks, bitmaps, strict=True):
-            live.load(chunk, bitmap)
-        return live
+        return await self._marked("live", self._bitmaps)
+
+    async def _marked(self, name: str, bitmaps: Iterable[int]) -> Bitset:
+        marked, chunks = Bitset(), sorted(bitmaps)
+        values = await self._values([f"{name}:{chunk}" for chunk in chunks])
+        for chunk, bitmap in zip(chunks, values, strict=True):
+            marked.load(chunk, bitmap)
+        return marked
 
     async def _check_shard(self) -> None:
         """Check types, groups and counters."""
@@ -331,6 +351,10 @@ class Survey:
             for key in self._structures.values()
             if key.kind == "limit rate"
         ]
+        last = max(self._last, await self._last_id())
+        suspects += [
+            Entry(shard, "lost", key, expected=last) for key in self._lost.values()
+        ]
         for name, highest in ("ids", self.recorded.highest), ("fence", self._fence):
             suspects.append(Entry(shard, name, shard_key(name), expected=highest))
         await self._check_suspects(suspects)
@@ -352,23 +376,42 @@ class Survey:
     async def inspect(self, job_id: int, hint: JobHints | None = None) -> None:
         """Inspect a job, soon: one with many parents comes many times before."""
         self._inspected.add(self.shard.sequence_of(job_id))
-        self._pending.setdefault(job_id, JobHints()).merge(hint or JobHints())
-        if len(self._pending) >= MAX_SUBJECTS:
+        pending = self._pending.setdefault(job_id, JobHints())
+        pending.merge(hint or JobHints())
+        if len(self._pending) >= MAX_SUBJECTS or pending.weight >= MAX_SUBJECTS:
             await self.flush()
 
     async def flush(self) -> None:
         """Inspect the jobs that are pending; remember the suspects."""
         hints, self._pending = self._pending, {}
         async for facts in read_jobs(self.shard, hints):
+            job_id = facts.job_id
+            if "many" in facts.marks:
+                self._many.add(job_id)
             if check_job(facts):
-                job_id = facts.job_id
-                self.jobs.setdefault(job_id, JobHints()).merge(hints[job_id])
+                suspect = self.jobs.setdefault(job_id, JobHints())
+                # Of one with more than that, the next check finds the rest.
+                if suspect.weight < MAX_SUBJECTS:
+                    suspect.merge(hints[job_id])
+
+    async def inspect_many(self) -> None:
+        """Inspect the parents of jobs with very many, some at a time."""
+        for job_id in sorted(self._many):
+            key = KnownKey(f"job:{job_id}:after", "set", "part", "after", number=job_id)
+            async for _, parents in self._read([key]):
+                found = {int(member) for member, _ in parents if member.isdigit()}
+                await self.inspect(job_id, JobHints(parents=found))
+        await self.flush()
 
     # -- errors ----------------------------------------------------------------
 
     def error_counts(self) -> list[ErrorCounts]:
         """Return the error counts of all types."""
         return [ErrorCounts(self.shard, name) for name in sorted(self._types)]
+
+    def flow_indexes(self) -> list[FlowIndex]:
+        """Return the indexes of all flows."""
+        return [FlowIndex(self.shard, flow) for flow in sorted(self._flows)]
 
 
 def _is_read(key: KnownKey) -> bool:

@@ -22,7 +22,7 @@ from kue.store.redis.doctor.value_rules import (
     is_time,
     value_rule_of,
 )
-from kue.store.redis.keys import MAX_SEQUENCE
+from kue.store.redis.keys import LIVE_CHUNK, MAX_SEQUENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,18 +51,28 @@ _SUBJECTS = {
     "groups": "groups",
     "limit keys": "limit key",
     "limit rate": "value",
+    "lost": "value",
 }
 _HOLDER = re.compile(r"(\d+):(\d+)(?::\d+)?", re.ASCII)
 #: What maintenance still has to do for dependants: see ``lib/dependants.lua``.
-_OUTBOX = re.compile(rb"(?P<kind>link|unlink|end):\d+:\d+|(?P<rest>rest):\d+")
+_OUTBOX = re.compile(
+    rb"(?P<kind>link|unlink|end|join|root|drop):\d+:\d+|(?P<rest>rest|left|hold):\d+"
+)
 #: See ``lib/named_limits.lua``.
 _RATE_STATE = re.compile(rb"w\d{1,15}:\d{1,15}(,\d{1,15}:\d{1,15})*|b\d{1,15}:\d{1,15}")
 _ENDS = frozenset({b"complete", b"failed", b"cancelled", b"removed"})
-_NOTICES = {b"link": {b"0", b"1"}, b"unlink": {b""}, b"end": _ENDS, b"rest": _ENDS}
+_NOTHING = frozenset({b""})
+_NOTICES = {
+    **dict.fromkeys((b"unlink", b"join", b"root", b"drop", b"left"), _NOTHING),
+    b"link": frozenset({b"0", b"1"}),
+    b"end": _ENDS,
+    b"rest": _ENDS,
+}
 #: The highest values of counters: a score has 41 bits for a sequence number, and a
 #: fence past 2^53 would not be exact.
 _HIGHEST = {"ids": MAX_SEQUENCE, "fence": 2**53 - 1}
 _DIGITS = 16
+_CHUNK_BYTES = LIVE_CHUNK // 8
 _REMOVES = {"hash": "HDEL", "zset": "ZREM", "set": "SREM"}
 _READS = {"hash": "HGETALL", "zset": "ZRANGE 0 -1 WITHSCORES", "set": "SMEMBERS"}
 #: Subjects that are checked even if there are no facts about them.
@@ -225,6 +235,17 @@ def _set_counter(entry: Entry, why: str) -> Violation:
     return Violation(problem, f"set it to {highest}", (right,))
 
 
+def _lost_too_soon(entry: Entry) -> Iterator[Violation]:
+    [bitmap], last = entry.facts, entry.expected
+    # A number: the first bit of a bitmap is the highest.
+    value = int.from_bytes(bitmap[:_CHUNK_BYTES].ljust(_CHUNK_BYTES, b"\0"))
+    unused = max(0, (entry.key.number + 1) * LIVE_CHUNK - last - 1)
+    right = (value >> unused << unused).to_bytes(_CHUNK_BYTES).rstrip(b"\0")
+    if right != bitmap.rstrip(b"\0"):
+        problem = f"key {entry.key_name} marks jobs as removed that were never added"
+        yield Violation(problem, "unmark them", (("SET", entry.key_name, right),))
+
+
 # -- unique keys ---------------------------------------------------------------
 
 
@@ -327,7 +348,9 @@ def _is_visited(entry: Entry) -> bool:
 
 def _bad_notice(entry: Entry) -> Iterator[Violation]:
     [value], match = entry.facts, _OUTBOX.fullmatch(entry.member)
-    if match and value in _NOTICES[match["kind"] or match["rest"]]:
+    kind: bytes = (match["kind"] or match["rest"]) if match else b""
+    is_hold = kind == b"hold" and is_number(text_of(value))
+    if is_hold or value in _NOTICES.get(kind, ()):
         return
     # A job that it was meant for is found waiting for nothing, and repaired then.
     what = shown(entry.member) + (f" with {shown(value)}" if match else "")
@@ -426,6 +449,7 @@ ENTRY_RULES = (
     Rule[Entry]("bad-value", ("ids", "fence"), _counter_beyond),
     Rule[Entry]("ids-behind", ("ids",), _counter_behind),
     Rule[Entry]("fence-behind", ("fence",), _counter_behind),
+    Rule[Entry]("count-drift", ("lost",), _lost_too_soon),
     Rule[Entry]("unique-drift", ("unique",), _free_unique),
     Rule[Entry]("bad-score", ("lapse",), _bad_lapse),
     Rule[Entry]("unique-drift", ("lapse",), _needless_lapse),

@@ -200,6 +200,10 @@ VALUE_RULES = {
     ),
     "stats": _COUNTS,
     "hours": _COUNTS,
+    "flow": ValueRule(
+        ("(?:gone_)?(?:complete|failed|cancelled)", "<time>"),
+        (r"at:\d{1,5}|linked", ""),
+    ),
     "listeners": ValueRule(("[0-9a-f]{16}", "<time>")),
     "watched": ValueRule(("<time>", "<time>")),
     "rate": ValueRule(("at", "<time>"), ("left", "<rate>")),

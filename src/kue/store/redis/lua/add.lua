@@ -29,13 +29,23 @@
        form                  "plain": ready now; "full": anything else
        count                 drafts in the group
        body                  count times, for plain
-       body, delay, at, unique, unique_for, at_most, replaces, expires, parents, any
-                             count times, for full; parents are "id,id,…"; replaces is
-                             empty, or how long a job that is replaced may wait, 0 for
-                             as long as it is replaced
+       body, delay, at, unique, unique_for, at_most, replaces, expires, ties
+                             count times, for full; replaces is empty, or how long a job
+                             that is replaced may wait, 0 for as long as it is replaced;
+                             ties are empty, or "parents;before;flow;target":
+                               parents  "id,id,…", after "=" if the header is to have them
+                               before   blocked jobs that shall wait for this one
+                               flow     of the job, then "!" if it has no index
+                               target   1 if a draft of this call comes before it, 2 if
+                                        one of another call does: it then waits for
+                                        itself, until the caller ends that
+                             where -k is the k-th draft of this call, an earlier one
+       or instead of a group, after its form "refuse": what was found wrong with the call
 
   Returns  {"OK", answer} | {"STALE"} | {"LATE", name, …}: nothing was done, because
-           another caller has changed these schedules
+           another caller has changed these schedules | {"REFUSED", id, why}: nothing was
+           done; why is "unknown" for a parent that there never was, "gone" for a job in
+           `before` that does not exist, or its state, if it is not blocked
            answer: when they were created, a space, "first-last" or ids; the holder of
            a draft's unique key is "!id@created", or "~id@created" if it was replaced;
            "#" for a draft that the cap of its type refuses.  After it the types that
@@ -49,6 +59,8 @@
 --- @include lib/publish
 --- @include lib/job_bitmap
 --- @include lib/job_place
+--- @include lib/flow
+--- @include lib/parents
 --- @include lib/unique_key
 --- @include lib/rank
 
@@ -109,8 +121,10 @@ local records, answer, is_range = {}, {}, true
 local plans, plan_of = {}, {}
 -- For events, in the order given; a job cannot be watched before it exists.
 local new_jobs = {}
--- unique key → id of the job of this call that took it; id → its entry
+-- unique key → id of the job of this call that took it; id, as text → its entry
 local taken, entry_of = {}, {}
+-- flow → its new members; why the whole call is refused
+local joined, refusal = {}, nil
 
 local function waiting_in(q)
   return redis.call("ZCARD", q .. "waiting") + redis.call("ZCARD", q .. "held")
@@ -156,49 +170,83 @@ local function holder(plan, key)
   return holder_of(plan.q, key)
 end
 
--- Return how a parent ended: "complete", "failed", "cancelled", "removed", or "open".
--- Looked up once, however many of the drafts wait for it.
-local how_ended = {}
+-- Return how a parent on this shard ended, also if it is one of this call.
 local function ended(id)
-  if not how_ended[id] then
-    local head = header(id)
-    local place = head and place_of(id, queue(head.type))
-    local is_gone = not place or place == "parked"
-    how_ended[id] = is_gone and "removed" or FINAL[place] and place or "open"
+  local entry = entry_of[id]
+  if entry or math.floor(id / shards) >= first_seq then
+    return entry and entry.state == "cancelled" and "cancelled" or "open"
   end
-  return how_ended[id]
+  return parents.ended(id)
 end
 
--- Return the parents on this shard that are still waited for, those on other shards, and
--- the first that can no longer succeed, with how it ended.
-local function parents_of(list, any)
-  local open, remote, lost = {}, {}, nil
-  for parent in string.gmatch(list, "%d+") do
-    if parent % shards ~= shard then
-      remote[#remote + 1] = parent
-    else
-      local how = ended(parent)
-      if how == "open" or (how == "failed" and not any) then
-        open[#open + 1] = parent
-      elseif how ~= "complete" and not any then
-        lost = lost or { parent = parent, how = how }
-      end
+-- Return the id that a reference to a draft stands for; nil if that was refused.
+local function resolve(ref)
+  local position = string.match(ref, "^%-(%d+)$")
+  return not position and ref or string.match(answer[tonumber(position)], "%d+")
+end
+
+local function refuse(id, why)
+  refusal = refusal or { "REFUSED", id, why }
+end
+
+-- Resolve references; return nil if one of the drafts was refused.
+local function resolve_all(list)
+  local ids = {}
+  for ref in string.gmatch(list, "[^,]+") do
+    local id = resolve(ref)
+    if not id then
+      return nil
+    end
+    ids[#ids + 1] = id
+  end
+  return ids
+end
+
+-- Return the flow that a draft names, and whether it has an index; "own" for the draft.
+local has_job = {}
+local function read_flow(text)
+  local ref, mark = string.match(text, "^(%-?%d*)(!?)$")
+  if ref == "" or ref == "-" .. #answer + 1 then
+    return ref ~= "" and "own", true
+  end
+  local flow = resolve(ref)
+  if flow == ref and flow % shards == shard and has_job[flow] == nil then
+    has_job[flow] = redis.call("EXISTS", job .. flow) == 1
+  end
+  return flow, mark == "" and has_job[flow] ~= false
+end
+
+-- Return what ties a draft to others; nil if it refers to a refused draft.
+local is_shard_checked = false
+local function read_ties(ties)
+  if not is_shard_checked then
+    check_shard()
+    is_shard_checked = true
+  end
+  local mark, after, before, flow, target =
+    string.match(ties, "^(=?)([^;]*);([^;]*);([^;]*);(.*)$")
+  for id in string.gmatch(after, "[^,]+") do
+    if string.sub(id, 1, 1) ~= "-" and id % shards == shard
+      and not (math.floor(id / shards) >= 1 and math.floor(id / shards) < first_seq) then
+      refuse(id, "unknown")
     end
   end
-  return open, remote, lost
+  local tied = { parents = resolve_all(after), before = resolve_all(before),
+    has_refs = mark == "=", target = target }
+  tied.flow, tied.is_indexed = read_flow(flow)
+  return tied.parents and tied.before and tied.flow ~= nil and tied or nil
 end
 
-local function new_id(plan, left, options, body)
+local function new_id(plan)
   next_seq = next_seq + 1
   local id = next_seq * shards + shard
   records[#records + 1] = job .. id
-  records[#records + 1] = left .. "\t" .. now .. "\t" .. plan.type .. options .. "\n" .. body
+  records[#records + 1] = ""
   answer[#answer + 1] = id
   plan.added = plan.added + 1
   return id
 end
 
-local is_shard_checked = false
 -- An existing job with its creation time; one of this call is not written yet.
 local function answer_of(holder)
   local head = header(holder)
@@ -207,10 +255,12 @@ end
 
 -- Return the entry of the holder of a unique key that a draft may replace; nil if none may.
 local function replaceable(plan, id, place)
-  local entry = entry_of[id]
+  local entry = entry_of[tostring(id)]
   if not entry then
     entry = replacing().entry(id, place)
     if entry then
+      entry_of[tostring(id)] = entry
+      entry.flow = entry.old.flow
       plan.special[#plan.special + 1] = entry
       records[#records + 1] = job .. id
       records[#records + 1] = ""
@@ -220,23 +270,99 @@ local function replaceable(plan, id, place)
   return entry and entry.state ~= "cancelled" and entry or nil
 end
 
+local function due_state(entry)
+  return entry.due > now and "delayed" or "waiting"
+end
+
 -- Set where the job of an entry goes, and the parents that it waits for.
-local function set_state(entry, list)
-  entry.open, entry.remote, entry.lost = {}, {}, nil
-  if list ~= "" then
-    if not is_shard_checked then
-      check_shard()
-      is_shard_checked = true
-    end
-    entry.open, entry.remote, entry.lost = parents_of(list, entry.any)
+local function set_state(entry, tied)
+  local is_released = false
+  entry.open, entry.lost = {}, nil
+  if tied then
+    entry.target = tied.target ~= "" and tied.target or entry.target
+    entry.open, entry.lost, is_released = parents.sort(tied.parents, entry.policy, ended)
   end
-  if entry.lost then
+  -- One that others come before may wait for nothing but those.
+  if entry.lost and not (entry.target and #entry.open == 0 and entry.policy == "only") then
     entry.state = "cancelled"
-  elseif #entry.open + #entry.remote > 0 then
-    entry.state = "blocked"
+  elseif is_released then
+    entry.state = due_state(entry)
+  elseif #entry.open > 0 or entry.target then
+    entry.state, entry.lost = "blocked", nil
   else
-    entry.state = entry.due > now and "delayed" or "waiting"
+    entry.state = due_state(entry)
   end
+  if entry.target == "2" and entry.state == "blocked" then
+    entry.open[#entry.open + 1] = "itself"
+  end
+end
+
+-- Release a job that no draft of this call comes before after all.
+local function end_target(entry)
+  if entry.state ~= "blocked" or #entry.open > 0 then
+    return
+  elseif entry.policy ~= "only" then
+    entry.state = due_state(entry)
+    return
+  end
+  entry.state, entry.expires = "cancelled", nil
+  entry.lost = "none of the jobs it waited for failed"
+  entry.unique = entry.least ~= 0 and entry.unique or nil
+end
+
+-- Return the on_parent_failure of a stored job, which must be blocked; looked up once.
+local policies = {}
+local function policy_of_blocked(id)
+  if not policies[id] then
+    local head = header(id)
+    local place = head and place_of(id, queue(head.type))
+    if place ~= "blocked" then
+      refuse(id, place == "held" and "waiting" or place or "gone")
+      return nil
+    end
+    redis.call("SCARD", job .. id .. ":after")
+    policies[id] = head.failure or "block"
+  end
+  return policies[id]
+end
+
+-- Have a blocked job wait for the new job of an entry.  One of this call that its own
+-- parents cancelled or released does not.
+local function put_before(entry, target)
+  local other = entry_of[target]
+  if target % shards ~= shard then
+    entry.joins[#entry.joins + 1] = target
+  elseif other and other.state == "blocked" then
+    other.open[#other.open + 1] = entry.id
+  elseif not other and policy_of_blocked(target) then
+    entry.before[#entry.before + 1] = target
+  end
+end
+
+local function join_flow(entry, tied)
+  entry.flow = tied.flow == "own" and tostring(entry.id) or tied.flow
+  if tied.is_indexed then
+    local members = joined[entry.flow]
+    if not members then
+      redis.call("HLEN", root .. ":flow:" .. entry.flow)
+      redis.call("ZCARD", root .. ":members:" .. entry.flow)
+      members = {}
+      joined[entry.flow] = members
+    end
+    members[#members + 1] = entry
+  end
+end
+
+-- Return the header of an entry's record before its creation time and after its type.
+local function header_of(entry, left, options, tied)
+  if tied and tied.has_refs then
+    options = options .. "\tafter=" .. table.concat(tied.parents, ",")
+  end
+  if entry.flow then
+    options = options .. "\tflow=" .. entry.flow
+  end
+  local is_marked = options == "" or string.sub(left, 1, 1) == "*"
+  return is_marked and left or "*" .. left, options
 end
 
 -- Let the job of an entry have its unique key.
@@ -245,7 +371,7 @@ local function set_key(plan, entry, unique, unique_for, at_most)
     return
   end
   local since = math.max(now, entry.created)
-  taken[plan.q .. unique], entry_of[entry.id] = entry.id, entry
+  taken[plan.q .. unique] = entry.id
   entry.unique = unique
   entry.least = unique_for == "0" and 0 or since + tonumber(unique_for)
   entry.most = at_most ~= "0" and since + tonumber(at_most) or nil
@@ -261,8 +387,16 @@ local function is_refused(plan, entry)
 end
 
 local function draft_full(plan, left, options, body, delay, due, unique, unique_for,
-    at_most, replaces, expires, list, any)
-  local by, place, entry = nil, nil, nil
+    at_most, replaces, expires, ties)
+  local by, place, entry, tied = nil, nil, nil, nil
+  if ties ~= "" then
+    tied = read_ties(ties)
+    if not tied then
+      answer[#answer + 1] = "#"
+      is_range = false
+      return
+    end
+  end
   if unique ~= "" then
     by, place = holder(plan, unique)
     entry = by and replaces ~= "" and replaceable(plan, by, place)
@@ -273,25 +407,39 @@ local function draft_full(plan, left, options, body, delay, due, unique, unique_
     end
   end
   due = tonumber(due) or (now + tonumber(delay))
+  local policy = string.match(options, "\tfailure=(%a+)") or "block"
   if entry then
     if replaces ~= "0" then
       due = math.min(due, entry.created + tonumber(replaces))
     end
-    entry.due, entry.any = due, any == "1"
-    set_state(entry, list)
+    entry.due, entry.policy = due, policy
+    set_state(entry, tied)
+    left, options = header_of(entry, left, options, tied)
     records[entry.record] = replacing().record(entry, left, plan.type, options, body)
     answer[#answer + 1] = "~" .. entry.id .. "@" .. entry.created
     is_range = false
   else
-    entry = { created = now, due = due, any = any == "1", history = "" }
-    set_state(entry, list)
+    entry = { created = now, due = due, policy = policy, history = "" }
+    set_state(entry, tied)
     if is_refused(plan, entry) then
       answer[#answer + 1] = "#"
       is_range = false
       return
     end
-    entry.id, entry.record = new_id(plan, left, options, body), #records
+    entry.id, entry.record = new_id(plan), #records
+    if tied then
+      entry.before, entry.joins = {}, {}
+      for _, target in ipairs(tied.before) do
+        put_before(entry, target)
+      end
+      if tied.flow then
+        join_flow(entry, tied)
+      end
+      left, options = header_of(entry, left, options, tied)
+    end
+    records[entry.record] = left .. "\t" .. now .. "\t" .. plan.type .. options .. "\n" .. body
     plan.special[#plan.special + 1] = entry
+    entry_of[tostring(entry.id)] = entry
   end
   entry.group = string.match(options, "\tgroup=([^\t]*)")
   entry.priority = tonumber(string.match(left, "%-?%d+"))
@@ -300,7 +448,7 @@ local function draft_full(plan, left, options, body, delay, due, unique, unique_
     and math.max(now, entry.created) + tonumber(expires) or nil
   set_key(plan, entry, unique, unique_for, at_most)
   if by or has_listeners then
-    new_jobs[#new_jobs + 1] = { id = entry.id, type = plan.type, state = entry.state,
+    new_jobs[#new_jobs + 1] = { id = entry.id, type = plan.type, entry = entry,
       is_replaced = by }
   end
 end
@@ -308,6 +456,9 @@ end
 -- Enter a job into the lists of what is written: once no draft can replace it any more.
 local function enter(plan, entry)
   local id = entry.id
+  if entry.target then
+    end_target(entry)
+  end
   if entry.state == "waiting" then
     entry.type, entry.is_new = plan.type, true
     table.insert(plan.waiting, plan.rule and ranks.enter(id, plan.q, entry, plan.batch)
@@ -334,12 +485,15 @@ end
 local at, adds_quiet = of_schedule(fired + 1), false
 while ARGV[at] do
   local left, job_type, options, form, count = unpack(ARGV, at, at + 4)
+  if form == "refuse" then
+    return { "REFUSED", left, options }
+  end
   adds_quiet = adds_quiet or string.find(options, "\tquiet=1", 1, true)
   local plan = plan_for(job_type)
   at = at + 5
   if form == "plain" and plan.rule then
     for _ = 1, count do
-      draft_full(plan, left, options, ARGV[at], 0, "", "", "0", "0", "", "0", "", "0")
+      draft_full(plan, left, options, ARGV[at], 0, "", "", "0", "0", "", "0", "")
       at = at + 1
     end
   elseif form == "plain" then
@@ -356,7 +510,7 @@ while ARGV[at] do
       waiting[w + 1], waiting[w + 2] = is_seq and id or base + next_seq, id
       answer[a + i] = id
       if has_listeners then
-        new_jobs[#new_jobs + 1] = { id = id, type = job_type, state = "waiting" }
+        new_jobs[#new_jobs + 1] = { id = id, type = job_type }
       end
       n, w, at = n + 2, w + 2, at + 1
     end
@@ -367,12 +521,16 @@ while ARGV[at] do
       plan.is_checked = true
     end
     for _ = 1, count do
-      draft_full(plan, left, options, unpack(ARGV, at, at + 9))
-      at = at + 10
+      draft_full(plan, left, options, unpack(ARGV, at, at + 8))
+      at = at + 9
     end
   end
 end
 
+-- A schedule fires in any case: an unknown parent counts as removed.
+if refusal and fired == 0 then
+  return refusal
+end
 for _, plan in ipairs(plans) do
   for _, entry in ipairs(plan.special) do
     enter(plan, entry)
@@ -383,6 +541,63 @@ if next_seq >= first_seq then
 end
 if fired > 0 then
   redis.call("ZCARD", root .. ":due")
+end
+
+-- Have the job of an entry wait for itself, until the caller has added all before it.
+local function hold(id)
+  redis.call("SADD", job .. id .. ":after", id)
+  redis.call("HSET", root .. ":outbox", "hold:" .. id, now)
+  request_maintenance(SHARD)
+end
+
+local function write_ties(entry)
+  local id = entry.id
+  for _, target in ipairs(entry.before or {}) do
+    -- Unless a later draft of this call replaced it.
+    local other = entry_of[target]
+    if not other or other.state == "blocked" then
+      parents.link(target, id, other and other.policy or policies[target])
+    end
+  end
+  for _, target in ipairs(entry.joins or {}) do
+    redis.call("HSET", root .. ":outbox", "join:" .. target .. ":" .. id, "")
+    request_maintenance(SHARD)
+  end
+  for _, parent in ipairs(entry.state == "blocked" and entry.open or {}) do
+    if parent == "itself" then
+      hold(id)
+    else
+      parents.link(id, parent, entry.policy)
+    end
+  end
+end
+
+-- A job that is cancelled at once may have dependants: maintenance notifies them.
+local function notify_later(entry)
+  if redis.call("SISMEMBER", root .. ":parents", entry.id) == 1 then
+    redis.call("HSET", root .. ":outbox", "rest:" .. entry.id, "cancelled")
+    request_maintenance(SHARD)
+  end
+end
+
+local function write_flow(flow, members)
+  local key, entries, cancelled = root .. ":flow:" .. flow, {}, 0
+  for _, entry in ipairs(members) do
+    entries[#entries + 1], entries[#entries + 2] = entry.id, entry.id
+    cancelled = cancelled + (entry.state == "cancelled" and 1 or 0)
+  end
+  redis.call("ZADD", root .. ":members:" .. flow, unpack(entries))
+  if flow % shards == shard then
+    if redis.call("HSETNX", key, "at:" .. shard, "") == 1 then
+      redis.call("SADD", root .. ":parents", flow)
+    end
+  elseif redis.call("HSETNX", key, "linked", "") == 1 then
+    redis.call("HSET", root .. ":outbox", "root:" .. flow .. ":" .. shard, "")
+    request_maintenance(SHARD)
+  end
+  if cancelled > 0 then
+    redis.call("HINCRBY", key, "cancelled", cancelled)
+  end
 end
 
 -- Move.
@@ -405,6 +620,10 @@ end
 if next_seq >= first_seq then
   redis.call("SET", root .. ":ids", next_seq)
   mark_live(first_seq, next_seq)
+  local chunk = math.floor(next_seq / LIVE_CHUNK)
+  if chunk > math.floor((first_seq - 1) / LIVE_CHUNK) then
+    redis.call("DEL", root .. ":lost:" .. chunk - removed.CHUNKS)
+  end
 end
 if #records > 0 then
   redis.call("MSET", unpack(records))
@@ -442,25 +661,16 @@ for _, plan in ipairs(plans) do
     local id = entry.id
     if entry.state == "blocked" then
       redis.call("ZADD", q .. "blocked", id, id)
-      for _, parent in ipairs(entry.open) do
-        redis.call("SADD", job .. id .. ":after", parent)
-        redis.call("ZADD", job .. parent .. (entry.any and ":finally" or ":then"), id, id)
-        redis.call("SADD", root .. ":parents", parent)
-      end
-      for _, parent in ipairs(entry.remote) do
-        redis.call("SADD", job .. id .. ":after", parent)
-        redis.call("HSET", root .. ":outbox", "link:" .. id .. ":" .. parent,
-          entry.any and "1" or "0")
-        request_maintenance(SHARD)
-      end
     elseif entry.state == "cancelled" then
       redis.call("ZADD", q .. "cancelled", now, id)
       if entry.retention then
         redis.call("ZADD", q .. "retain_cancelled", now + entry.retention, id)
       end
       redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now
-        .. ',"outcome":"cancelled","reason":"job ' .. entry.lost.parent
-        .. ", which it waited for, was " .. entry.lost.how .. '"}')
+        .. ',"outcome":"cancelled","reason":"' .. entry.lost .. '"}')
+      if entry.old then
+        flows.count(id, entry, "cancelled", 1)
+      end
     end
   end
   if plan.added > 0 then
@@ -469,6 +679,17 @@ for _, plan in ipairs(plans) do
       redis.call("EXPIRE", minute, 90000)
     end
   end
+end
+for _, entry in pairs(entry_of) do
+  write_ties(entry)
+end
+for _, entry in pairs(entry_of) do
+  if entry.state == "cancelled" then
+    notify_later(entry)
+  end
+end
+for flow, members in pairs(joined) do
+  write_flow(flow, members)
 end
 if is_range and #answer > 1 and shards == 1 then
   answer = now .. " " .. answer[1] .. "-" .. answer[#answer]
@@ -483,7 +704,8 @@ end
 
 -- Publish.
 for _, one in ipairs(new_jobs) do
-  local detail = '{"state":"' .. one.state .. '"'
+  local state = one.entry and one.entry.state or "waiting"
+  local detail = '{"state":"' .. state .. '"'
   if one.is_replaced then
     emit("update", one.id, one.type, 0, detail .. ',"replaced":true}')
   else

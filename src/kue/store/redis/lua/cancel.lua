@@ -28,6 +28,7 @@
 --- @include lib/publish
 --- @include lib/job_bitmap
 --- @include lib/job_place
+--- @include lib/flow
 --- @include lib/expected_state
 --- @include lib/unlink
 --- @include lib/error_groups

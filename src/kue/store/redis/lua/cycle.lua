@@ -43,6 +43,7 @@
 --- @include lib/publish
 --- @include lib/job_bitmap
 --- @include lib/job_place
+--- @include lib/flow
 --- @include lib/unlink
 --- @include lib/error_groups
 --- @include lib/named_limits

@@ -12,6 +12,9 @@
     then subjects, each after the number of its arguments:
        "job", id, count, count places to look into, jobs it may wait for
        "dependency", parent, id       how a job of this shard refers to one that waits
+       "flow", id                     the index of a flow on this shard
+       "flow home", id, shard         what the shard of its job knows of another's
+       "places", id, …                where jobs are
        "keys", key, Redis type, …     which of these have a wrong type or expire
        "unique", type, key            the holder of a unique key
        "lapse", type, key             when a unique key is freed, and its holder
@@ -29,6 +32,7 @@
 
 --- @include lib/prelude
 --- @include lib/record_header
+--- @include lib/job_bitmap
 --- @include lib/limits
 --- @include lib/rank
 --- @include lib/doctor_facts

@@ -23,6 +23,7 @@
 
 --- @include lib/prelude
 --- @include lib/record_header
+--- @include lib/job_bitmap
 --- @include lib/limits
 --- @include lib/rank
 --- @include lib/doctor_facts

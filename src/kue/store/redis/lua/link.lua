@@ -11,7 +11,7 @@
     3  shard   which one this is
     4  parent  the job here
     5  id      the job elsewhere
-    6  any     "1" if the job runs however the parent ends
+    6  any     "1" if the job is to be notified when the parent fails, too
 
   Returns  "linked", or how the parent ended: complete | failed | cancelled | removed
   Events   none
@@ -19,6 +19,7 @@
 
 --- @include lib/prelude
 --- @include lib/record_header
+--- @include lib/job_bitmap
 --- @include lib/job_place
 
 local parent, id, any = ARGV[4], ARGV[5], ARGV[6] == "1"
@@ -26,7 +27,9 @@ local parent, id, any = ARGV[4], ARGV[5], ARGV[6] == "1"
 -- Check.
 local head = header(parent)
 local place = head and place_of(parent, queue(head.type))
-if not place or place == "parked" then
+if not head then
+  return removed.outcome(parent) or "removed"
+elseif not place or place == "parked" then
   return "removed"
 elseif FINAL[place] and (any or place ~= "failed") then
   return place

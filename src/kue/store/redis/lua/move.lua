@@ -28,6 +28,7 @@
 --- @include lib/publish
 --- @include lib/job_bitmap
 --- @include lib/job_place
+--- @include lib/flow
 --- @include lib/unique_key
 --- @include lib/expected_state
 --- @include lib/unlink
@@ -39,15 +40,10 @@
 --- @include lib/enter_state
 --- @include lib/dependants
 --- @include lib/steps
+--- @include lib/restart
 
 local to, due, states = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local answers = {}
-
--- Return the other job that holds the unique key of an ended job; nil if none does.
-local function other_holder(id, q, head)
-  local by = head.unique and holder_of(q, head.unique)
-  return by and by ~= id and by or nil
-end
 
 local function is_allowed(state)
   return states == "" or string.find(states, "," .. state .. ",", 1, true)
@@ -72,20 +68,6 @@ local function check(id, created, ending)
     return "held", by
   end
   return "done", "", head, place
-end
-
-local function restart(id, q, head, place)
-  redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now .. ',"outcome":"restarted"}')
-  redis.call("HDEL", q .. "tries", id)
-  restart_steps(id, place)
-  local most = head.unique_at_most and head.created + head.unique_at_most
-  if head.unique and not (most and most <= now) then
-    local least = head.unique_for and head.created + head.unique_for or 0
-    redis.call("HSET", q .. "unique", head.unique, holding(id, least, most))
-    if most then
-      redis.call("ZADD", q .. "lapse", most, head.unique)
-    end
-  end
 end
 
 local function event_of(place)

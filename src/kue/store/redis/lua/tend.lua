@@ -54,6 +54,7 @@
 --- @include lib/publish
 --- @include lib/job_bitmap
 --- @include lib/job_place
+--- @include lib/flow
 --- @include lib/unique_key
 --- @include lib/unlink
 --- @include lib/error_groups
@@ -81,6 +82,8 @@ local MAX_HELD_CHECKED, MAX_LIMITED_CHECKED = 50, 5
 -- The longest time between two looks at an idle type, and at an idle shard.
 local MAX_REST_MS, MAX_SHARD_REST_MS = 600000, 60000
 local MIN_QUIET_MS = 1500
+-- How long a job waits for the end of the call that adds the jobs which come before it.
+local MAX_HOLD_MS = 3600000
 
 --- @include lib/lost_runs
 --- @include lib/roll_up_stats
@@ -227,6 +230,15 @@ local function release_rest()
       redis.call("HDEL", root .. ":outbox", rest[i])
     elseif parent and looked_at < MAX_DEPENDANTS then
       notify_dependants(parent, rest[i + 1])
+    end
+    local former = string.match(rest[i], "^left:(%d+)$")
+    local held = string.match(rest[i], "^hold:(%d+)$")
+    if former and looked_at < MAX_DEPENDANTS then
+      looked_at = looked_at + links.forget_some(former, MAX_DEPENDANTS - looked_at)
+    elseif held and now - (tonumber(rest[i + 1]) or 0) >= MAX_HOLD_MS then
+      -- The call that was to end it was given up.
+      notify(held, held, "complete")
+      redis.call("HDEL", root .. ":outbox", rest[i])
     end
   end
   return looked_at >= MAX_DEPENDANTS or entries > MAX_DEPENDANTS

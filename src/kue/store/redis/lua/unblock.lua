@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 --[[
-  unblock: release or cancel a job, now that its parent on another shard has ended.
+  unblock: release or cancel a job, now that its parent on another shard has ended, or that
+  all parents were added that it waits for (it then waits for itself, see add).
 
   Idempotent: the job then no longer waits for that parent.  Touches the job, and at most
   200 that wait for it (lib/dependants).
@@ -14,7 +15,6 @@
     4  id       the job here
     5  parent   the job elsewhere
     6  outcome  complete | failed | cancelled | removed
-    7  any      "1" if the job runs however the parent ends
 
   Returns  how many jobs were released
   Events   promotion, cancelled
@@ -26,6 +26,7 @@
 --- @include lib/publish
 --- @include lib/job_bitmap
 --- @include lib/job_place
+--- @include lib/flow
 --- @include lib/unlink
 --- @include lib/error_groups
 --- @include lib/named_limits
@@ -35,7 +36,7 @@
 --- @include lib/enter_state
 --- @include lib/dependants
 
-local id, parent, outcome, any = ARGV[4], ARGV[5], ARGV[6], ARGV[7] == "1"
+local id, parent, outcome = ARGV[4], ARGV[5], ARGV[6]
 
 check_shard()
 local own = header(id)
@@ -45,10 +46,6 @@ end
 if redis.call("SISMEMBER", job .. id .. ":after", parent) == 0 then
   return 0
 end
-if any or outcome == "complete" then
-  unblock(id, parent)
-else
-  cancel_dependant(id, parent, outcome)
-end
+notify(id, parent, outcome)
 publish()
 return released

@@ -22,5 +22,5 @@
 redis.call("HLEN", root .. ":outbox")
 
 -- Move.
-unlink(ARGV[4], ARGV[5])
+links.remove(ARGV[4], ARGV[5])
 return "OK"

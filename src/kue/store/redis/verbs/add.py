@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kue.model.errors import DurabilityUnknown, StoreUnavailable
-from kue.model.names import quote
-from kue.store.batches import bytes_of_draft, producer_of_part, split
-from kue.store.codec import body_of
-from kue.store.redis.record import options_of, priority_field
-from kue.store.validation import InvalidCall, check_batch
+from kue.model.job import State
+from kue.store.batches import bytes_of_draft, split
+from kue.store.redis.add_script import (
+    AddCall,
+    add_part,
+    arguments,
+    behind,
+    refusal,
+    targets_of,
+    tie_of,
+    ties_of,
+)
+from kue.store.redis.links import end_hold, join_target, link_to_parent
+from kue.store.redis.verbs.pages import get
+from kue.store.validation import check_drafts
 from kue.store.values import REFUSED, Added
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from kue.model.job import Draft
     from kue.store.redis.sharding import Shards
 
-#: How many schedules an add fires, for ``add.lua``.
-NO_SCHEDULES = 0
 #: Producers whose last sequence number is remembered, with several shards.
 MAX_SEQS = 10_000
-#: Calls of ``drop_oldest.lua`` after one add; if a cap was lowered, the next continues.
-MAX_DROP_CALLS = 10
-#: How long a `durable` add waits for a replica.
-DURABLE_WAIT_MS = 2000
-
-
-class _AddCall(NamedTuple):
-    """Parameters that all parts of one call to `add` share."""
-
-    producer: str
-    seq: int
-    durable: bool
-    now: int | None
-    #: What was added so far, part by part.
-    parts: list[list[Added]]
 
 
 async def add(
@@ -48,82 +41,22 @@ async def add(
     durable: bool = False,
     now: int | None = None,
 ) -> list[Added]:
-    check_batch(drafts, "drafts")
+    ties = ties_of(drafts) if check_drafts(drafts) else ()
     _check_seq(db, producer, seq)
-    call = _AddCall(producer, seq, durable, now, [])
-    try:
-        if db.count == 1:
-            confirmed, added = await _add_at(db, 0, drafts, call)
-        else:
-            confirmed, added = await _add_at_homes(db, drafts, call)
-            await _link_across(db, drafts, added, now=now)
-    except StoreUnavailable as exc:
-        exc.is_unknown = exc.is_unknown or bool(call.parts)
-        raise
+    call = AddCall(producer, seq, durable, now)
+    parts = split(drafts, bytes_of_draft)
+    if db.count == 1 and len(parts) == 1:
+        confirmed, added = await add_part(db, 0, call, 0, arguments(drafts, ties))
+    else:
+        adding = _AddInParts(db, drafts, call)
+        try:
+            confirmed, added = await adding.run()
+        except StoreUnavailable as exc:
+            exc.is_unknown = exc.is_unknown or adding.has_begun
+            raise
     if not confirmed and (stored := [one.id for one in added if not one.is_refused]):
         raise DurabilityUnknown(stored)
     return added
-
-
-async def _add_at_homes(
-    db: Shards, drafts: Sequence[Draft], call: _AddCall
-) -> tuple[bool, list[Added]]:
-    """Add each draft on the shard of its type; return whether all are confirmed."""
-    homes: dict[int, list[int]] = {}
-    for position, draft in enumerate(drafts):
-        homes.setdefault(db.home_of(draft.type), []).append(position)
-    found: dict[int, Added] = {}
-    all_confirmed = True
-    for shard, positions in homes.items():
-        chosen = [drafts[position] for position in positions]
-        confirmed, added = await _add_at(db, shard, chosen, call)
-        all_confirmed = all_confirmed and confirmed
-        found.update(zip(positions, added, strict=True))
-    return all_confirmed, [found[position] for position in range(len(drafts))]
-
-
-async def _add_at(
-    db: Shards, shard: int, drafts: Sequence[Draft], call: _AddCall
-) -> tuple[bool, list[Added]]:
-    """Add drafts on one shard, in as many scripts as their size requires."""
-    added: list[Added] = []
-    all_confirmed = True
-    for number, part in enumerate(split(drafts, bytes_of_draft)):
-        name = producer_of_part(call.producer, number)
-        args = (name, call.seq, NO_SCHEDULES, *arguments(part))
-        if call.durable:
-            reply, confirmed = await _add_durably(db, shard, args, now=call.now)
-            all_confirmed = all_confirmed and confirmed
-        else:
-            reply = await db.run(shard, "add", *args, now=call.now)
-        if reply[0] != b"OK":
-            raise _behind(name, call.seq)
-        call.parts.append(read_added(reply[1]))
-        added += call.parts[-1]
-        await drop_oldest(db, shard, reply[2:], now=call.now)
-    return all_confirmed, added
-
-
-async def drop_oldest(
-    db: Shards, shard: int, types: Sequence[bytes], *, now: int | None
-) -> None:
-    """Cancel jobs of types that have more waiting than their caps allow."""
-    for job_type in types:
-        for _ in range(MAX_DROP_CALLS):
-            if not await db.run(shard, "drop_oldest", job_type, now=now):
-                break
-
-
-async def _add_durably(
-    db: Shards, shard: int, args: tuple[Any, ...], *, now: int | None
-) -> tuple[list[bytes], bool]:
-    """Return the reply of the script, and whether a replica has the jobs."""
-    await db.open()
-    root = db.keys[shard].root
-    head = ("" if now is None else now, db.count, shard)
-    return await db.client.run_durably(
-        "add", root, *head, *args, wait_ms=DURABLE_WAIT_MS
-    )
 
 
 def _check_seq(db: Shards, producer: str, seq: int) -> None:
@@ -131,111 +64,179 @@ def _check_seq(db: Shards, producer: str, seq: int) -> None:
     if db.count == 1:
         return
     if seq < db.last_seqs.get(producer, seq):
-        raise _behind(producer, seq)
+        raise behind(producer, seq)
     db.last_seqs[producer] = seq
     if len(db.last_seqs) > MAX_SEQS:
         del db.last_seqs[next(iter(db.last_seqs))]
 
 
-async def _link_across(
-    db: Shards, drafts: Sequence[Draft], added: list[Added], *, now: int | None
-) -> None:
-    """Register the new jobs with the parents they wait for on other shards."""
-    for draft, one in zip(drafts, added, strict=True):
-        for parent in draft.spec.after:
-            if one.new and db.shard_of(parent) != db.shard_of(one.id):
-                await link_to_parent(db, one.id, parent, now=now)
-
-
-async def link_to_parent(
-    db: Shards, job_id: int, parent: int, *, now: int | None
-) -> int:
+class _AddInParts:
     """
-    Process one "link" of the outbox: *job_id* waits for *parent* elsewhere.
+    Adds the drafts of one call on several shards, or with several scripts.
 
-    Each step is idempotent; the entry is deleted only when all are done.
+    A draft that refers to one of another part comes later than that, so that its id is
+    known.  The same call has the same parts, and so adds each of them once.
     """
-    home = db.shard_of(job_id)
-    entry = f"link:{job_id}:{parent}"
-    root = db.keys[home].root
-    outbox = db.keys[home].of_shard("outbox")
-    any_end = await db.client.read(root, "HGET", outbox, entry)
-    if any_end is None:
-        return 0
-    word = await db.run(db.shard_of(parent), "link", parent, job_id, any_end, now=now)
-    released = 0
-    if word != b"linked":
-        released = await db.run(home, "unblock", job_id, parent, word, any_end, now=now)
-    await db.client.read(root, "HDEL", outbox, entry)
-    return int(released)
 
+    def __init__(self, db: Shards, drafts: Sequence[Draft], call: AddCall) -> None:
+        self._db = db
+        self._drafts = drafts
+        self._call = call
+        self._targets = targets_of(drafts)
+        self._added: dict[int, Added] = {}
+        #: Of the part that is being added: position in the call → number in the part.
+        self._numbers: dict[int, int] = {}
+        self._parts = list(self._split())
+        self._held = self._named_elsewhere()
+        #: Flows whose jobs are gone.
+        self._missing: set[int] = set()
 
-def _behind(producer: str, seq: int) -> InvalidCall:
-    return InvalidCall(
-        f"seq {seq} of producer {producer!r} is behind its last call; "
-        "a producer makes one call at a time, with increasing numbers"
-    )
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part was added."""
+        return bool(self._added)
 
+    async def run(self) -> tuple[bool, list[Added]]:
+        """Return whether all is confirmed, and what was added."""
+        refused = await self._find_refusal()
+        all_confirmed, numbers = True, dict[int, int]()
+        for shard, positions in self._parts:
+            number = numbers.setdefault(shard, 0)
+            numbers[shard] += 1
+            args, sent = self._arguments(positions)
+            if refused is not None:
+                args = [refused[0], "", refused[1], "refuse", 0]
+            if sent or refused is not None:
+                confirmed, added = await add_part(
+                    self._db, shard, self._call, number, args
+                )
+                all_confirmed = all_confirmed and confirmed
+                self._added.update(zip(sent, added, strict=True))
+        await self._link()
+        return all_confirmed, [self._added[at] for at in range(len(self._drafts))]
 
-def arguments(drafts: Sequence[Draft]) -> list[Any]:
-    """Return drafts as ``add.lua`` takes them: grouped by header, in the same order."""
-    args: list[Any] = []
-    group: tuple[str, int, str, bool] | None = None
-    count_at = 0
-    for draft in drafts:
-        spec = draft.spec
-        options = options_of(draft)
-        is_plain = not (options or draft.at or spec.delay or spec.after)
-        key = (draft.type, draft.priority, options, is_plain)
-        if key != group:
-            group = key
-            form = "plain" if is_plain else "full"
-            args += (
-                priority_field(draft, options),
-                quote(draft.type),
-                options,
-                form,
-                0,
-            )
-            count_at = len(args) - 1
-        args[count_at] += 1
-        args.append(body_of(spec))
-        if not is_plain:
-            args += _full_fields(draft)
-    return args
+    # -- parts -----------------------------------------------------------------
 
+    def _split(self) -> Iterator[tuple[int, list[int]]]:
+        """Yield the parts in order: the shard, and positions of drafts."""
+        waves: dict[tuple[int, int], list[int]] = {}
+        wave_of: list[int] = []
+        last: dict[int, int] = {}
+        for position, draft in enumerate(self._drafts):
+            home = self._home(position)
+            wave = last.get(home, 0)
+            for other in self._refers_to(draft, position):
+                wave = max(wave, wave_of[other] + (self._home(other) != home))
+            last[home] = wave
+            wave_of.append(wave)
+            waves.setdefault((wave, home), []).append(position)
+        for (_, shard), positions in sorted(waves.items(), key=lambda item: item[0][0]):
+            for part in split(positions, lambda at: bytes_of_draft(self._drafts[at])):
+                yield shard, list(part)
 
-def _full_fields(draft: Draft) -> tuple[Any, ...]:
-    return (
-        draft.spec.delay,
-        "" if draft.at is None else draft.at,
-        quote(draft.unique) if draft.unique else "",
-        draft.unique_for,
-        draft.unique_at_most,
-        draft.debounce_max if draft.on_conflict == "replace" else "",
-        draft.expires,
-        ",".join(map(str, draft.spec.after)),
-        1 if draft.after_any else 0,
-    )
+    def _refers_to(self, draft: Draft, position: int) -> Iterator[int]:
+        flow = () if draft.flow is None else (draft.flow,)
+        for ref in (*draft.spec.after, *draft.before, *flow):
+            if ref < 0 and -ref - 1 != position:
+                yield -ref - 1
 
+    def _home(self, position: int) -> int:
+        return self._db.home_of(self._drafts[position].type)
 
-def read_added(reply: bytes) -> list[Added]:
-    """Parse the reply of ``add.lua``: a time, and the ids of the jobs."""
-    time, _, ids = reply.partition(b" ")
-    created_at = int(time)
-    first, dash, last = ids.partition(b"-")
-    if dash:
-        jobs = range(int(first), int(last) + 1)
-        return [Added(job_id, True, created_at) for job_id in jobs]
-    parts = ids.split(b",") if ids else ()
-    return [_read_one(part, created_at) for part in parts]
+    def _named_elsewhere(self) -> set[int]:
+        """Return the targets that drafts of other parts come before."""
+        part_of = {
+            position: number
+            for number, (_, positions) in enumerate(self._parts)
+            for position in positions
+        }
+        return {
+            -ref - 1
+            for position, draft in enumerate(self._drafts)
+            for ref in draft.before
+            if ref < 0 and part_of[-ref - 1] != part_of[position]
+        }
 
+    def _arguments(self, positions: list[int]) -> tuple[list[Any], list[int]]:
+        """Return the arguments of a part, and the positions of what it adds."""
+        self._numbers = {}
+        ties: list[str] = []
+        sent: list[int] = []
+        for position in positions:
+            draft = self._drafts[position]
+            if any(
+                self._is_refused(other) for other in self._refers_to(draft, position)
+            ):
+                self._added[position] = REFUSED
+                continue
+            self._numbers[position] = len(sent) + 1
+            target = "1" if position in self._targets else ""
+            target = "2" if position in self._held else target
+            ties.append(tie_of(draft, target, self._resolve, self._missing))
+            sent.append(position)
+        return arguments([self._drafts[at] for at in sent], ties), sent
 
-def _read_one(part: bytes, created_at: int) -> Added:
-    mark = part[:1]
-    if mark.isdigit():
-        return Added(int(part), True, created_at)
-    if mark == b"#":
-        return REFUSED
-    holder, _, time = part[1:].partition(b"@")
-    return Added(int(holder), False, int(time), replaced=mark == b"~")
+    def _is_refused(self, position: int) -> bool:
+        return position in self._added and self._added[position].is_refused
+
+    def _resolve(self, ref: int) -> str:
+        """Return the id of a job; of one in the same part its number there."""
+        if ref > 0:
+            return str(ref)
+        added = self._added.get(-ref - 1)
+        return f"-{self._numbers[-ref - 1]}" if added is None else str(added.id)
+
+    # -- what is known before, and done afterwards -------------------------------
+
+    async def _find_refusal(self) -> tuple[int, str] | None:
+        """
+        Return a job because of which the whole call is refused, and why.
+
+        Looked up before the first part, so that none is added then.  A script does not
+        refuse a call that it has answered before.
+        """
+        parents, targets, flows = self._named()
+        lasts = await self._db.read_all("GET", "ids") if parents else []
+        for parent in parents:
+            sequence, shard = divmod(parent, self._db.count)
+            if not 0 < sequence <= int(lasts[shard] or 0):
+                return parent, "unknown"
+        for target, job in zip(targets, await get(self._db, targets), strict=True):
+            if job is None or job.state is not State.BLOCKED:
+                return target, "gone" if job is None else job.state.value
+        for flow in flows:
+            shard = self._db.shard_of(flow)
+            key = self._db.keys[shard].job(flow)
+            if not await self._db.read(shard, "EXISTS", key):
+                self._missing.add(flow)
+        return None
+
+    def _named(self) -> tuple[list[int], list[int], list[int]]:
+        """Return the stored jobs in `after`, in `before` and in `flow`."""
+        drafts = self._drafts
+        parents = {ref for draft in drafts for ref in draft.spec.after if ref > 0}
+        targets = {ref for draft in drafts for ref in draft.before if ref > 0}
+        flows = {draft.flow for draft in drafts if (draft.flow or 0) > 0}
+        return sorted(parents), sorted(targets), sorted(filter(None, flows))
+
+    async def _link(self) -> None:
+        """Register the new jobs with those on other shards, and end what was held."""
+        db, now = self._db, self._call.now
+        for position, draft in enumerate(self._drafts):
+            one = self._added[position]
+            if not one.new:
+                continue
+            for parent in self._ids(draft.spec.after):
+                if db.shard_of(parent) != db.shard_of(one.id):
+                    await link_to_parent(db, one.id, parent, now=now)
+            for target in self._ids(draft.before):
+                if db.shard_of(target) != db.shard_of(one.id):
+                    word = await join_target(db, target, one.id, now=now)
+                    if word != "joined":
+                        raise refusal(target, word)
+        for position in sorted(self._held):
+            if self._added[position].new:
+                await end_hold(db, self._added[position].id, now=now)
+
+    def _ids(self, refs: Sequence[int]) -> list[int]:
+        return [ref if ref > 0 else self._added[-ref - 1].id for ref in refs]

@@ -12,8 +12,9 @@ from kue.model.job import Cancelled, State
 from kue.model.names import quote
 from kue.model.retry_policy import after_cancel
 from kue.store.codec import encode_json, tail_of
+from kue.store.redis.links import link
 from kue.store.redis.record import created_in, read_claimed, with_changes
-from kue.store.redis.verbs.pages import types
+from kue.store.redis.verbs.pages import get, types
 from kue.store.validation import InvalidCall, check_limit
 from kue.store.values import (
     MAX_BATCH,
@@ -30,6 +31,7 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from kue.model.job import Job
     from kue.store.redis.sharding import Shards
 
 _STATES = frozenset(state.value for state in State)
@@ -62,8 +64,61 @@ async def _update(db: Shards, change: Change, now: int | None) -> Result:
 async def move(
     db: Shards, request: MoveRequest, *, now: int | None = None
 ) -> list[Reply]:
+    if request.to is State.BLOCKED:
+        return await _block(db, request, now)
     args = (request.to.value, request.at or 0, _listed(request.states))
     return await _change(db, "move", request.job_ids, args, request.seen, now)
+
+
+async def _block(db: Shards, request: MoveRequest, now: int | None) -> list[Reply]:
+    """Restart finished jobs, which then wait for their parents again."""
+    jobs = {job.id: job for job in await get(db, request.job_ids) if job}
+    lists = await _listed_parents(db, {one.id: one.spec.after for one in jobs.values()})
+    args = (_listed(request.states),)
+    replies = await _change(
+        db, "block", request.job_ids, args, request.seen, now, lists
+    )
+    for job_id, reply in zip(request.job_ids, replies, strict=True):
+        if reply.word is Result.DONE:
+            await _link_again(db, jobs[job_id], now)
+    return replies
+
+
+async def _link_again(db: Shards, job: Job, now: int | None) -> None:
+    """Link a job to the parents on other shards that it waits for again."""
+    home = db.shard_of(job.id)
+    remote = [parent for parent in job.spec.after if db.shard_of(parent) != home]
+    any_end = b"0" if job.on_parent_failure == "block" else b"1"
+    for parent in dict.fromkeys(remote):
+        after = db.keys[home].job(f"{job.id}:after")
+        if await db.read(home, "SISMEMBER", after, parent):
+            await link(db, job.id, parent, any_end, now=now)
+
+
+async def _listed_parents(
+    db: Shards, parents: Mapping[int, Sequence[int]]
+) -> dict[int, str]:
+    """Return the parents of each job as ``block.lua`` takes them."""
+    remote = {
+        parent: ""
+        for job_id, after in parents.items()
+        for parent in after
+        if db.shard_of(parent) != db.shard_of(job_id)
+    }
+    ids = list(remote)
+    for start in range(0, len(ids), MAX_BATCH):
+        part = ids[start : start + MAX_BATCH]
+        for shard, positions in db.by_shard(part).items():
+            chosen = [part[position] for position in positions]
+            found = await db.run(shard, "outcomes", *chosen)
+            remote |= {
+                parent: f":{outcome.decode()}"
+                for parent, outcome in zip(chosen, found, strict=True)
+            }
+    return {
+        job_id: ",".join(f"{parent}{remote.get(parent, '')}" for parent in after)
+        for job_id, after in parents.items()
+    }
 
 
 async def cancel(
@@ -94,7 +149,9 @@ async def _change(
     args: tuple[Any, ...],
     seen: Mapping[int, ExpectedState],
     now: int | None,
+    lists: Mapping[int, str] | None = None,
 ) -> list[Reply]:
+    """Change jobs by a script; with *lists* it takes one more argument for each."""
     replies: dict[int, Reply] = {}
     for shard, positions in db.by_shard(job_ids).items():
         while positions:
@@ -102,6 +159,8 @@ async def _change(
             for position in positions:
                 job_id = job_ids[position]
                 jobs += job_id, *_seen_as_arguments(seen.get(job_id, UNSEEN))
+                if lists is not None:
+                    jobs.append(lists.get(job_id, ""))
             # It stops at as many as it may touch: see lib/given_jobs.lua.
             answer = await db.run(shard, script, *args, *jobs, now=now)
             words, details = answer[::2], answer[1::2]

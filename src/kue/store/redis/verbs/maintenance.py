@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from kue.model import retry_policy
 from kue.model.job import with_progress
 from kue.model.settings import LEASE_MS, Keep
-from kue.store.redis.verbs.add import link_to_parent
+from kue.store.redis.links import relay
 from kue.store.redis.verbs.pages import get
 from kue.store.redis.verbs.runs import EXPIRED_TAIL, log, settle
 from kue.store.redis.verbs.schedules import fire_due
@@ -174,24 +174,7 @@ async def _relay(db: Shards, shard: int, limit: int, now: int | None) -> int:
     keys = db.keys[shard]
     outbox = keys.of_shard("outbox")
     _, entries = await db.client.read(keys.root, "HSCAN", outbox, 0, "COUNT", limit)
-    released = 0
-    for field, value in pairs(entries):
-        kind, _, rest = field.partition(b":")
-        if kind == b"rest":
-            continue
-        job_id, parent = (int(part) for part in rest.split(b":"))
-        if kind == b"link":
-            released += await link_to_parent(db, job_id, parent, now=now)
-            continue
-        if kind == b"unlink":
-            await db.run(db.shard_of(parent), "unlink", parent, job_id)
-        else:
-            [job] = await get(db, [job_id])
-            any_end = 1 if job and job.after_any else 0
-            args = (job_id, parent, value, any_end)
-            released += await db.run(db.shard_of(job_id), "unblock", *args, now=now)
-        await db.client.read(keys.root, "HDEL", outbox, field)
-    return released
+    return sum([await relay(db, shard, *entry, now) for entry in pairs(entries)])
 
 
 def _rules(keep: Keep | None) -> str:

@@ -74,7 +74,7 @@ async def page(db: Shards, request: PageRequest) -> Page:
     place = read_cursor(request.cursor)
     after = place[1] if place else None
     if state is None and type is None:
-        ids = _unranked(live_ids(db, after, request.skip, descending=descending))
+        ids = unranked(live_ids(db, after, request.skip, descending=descending))
     elif state is None and type is not None:
         return await _page_of_type(db, request, type, after)
     elif state is State.ACTIVE:
@@ -83,10 +83,10 @@ async def page(db: Shards, request: PageRequest) -> Page:
         assert state is not None
         wanted = [type] if type is not None else await types(db)
         ids = IdsInState(db, state, wanted, descending).batches(place, request.skip)
-    return await _collect(db, ids, request)
+    return await page_of(db, ids, request)
 
 
-async def _collect(
+async def page_of(
     db: Shards, batches: AsyncIterator[list[Key]], request: PageRequest
 ) -> Page:
     """Read jobs in the order of their ids until a page is full."""
@@ -137,7 +137,7 @@ def _is_asked_for(job: Job, request: PageRequest) -> bool:
     return request.state in (None, job.state) and request.type in (None, job.type)
 
 
-async def _unranked(batches: AsyncIterator[list[int]]) -> AsyncIterator[list[Key]]:
+async def unranked(batches: AsyncIterator[list[int]]) -> AsyncIterator[list[Key]]:
     """Yield the keys of jobs that are ordered by id alone."""
     async for ids in batches:
         yield [(0, job_id) for job_id in ids]
@@ -181,7 +181,7 @@ async def _page_of_type(
         if is_whole or size > many:
             return page
     ids = await ids_of(db, job_type, many)
-    return await _collect(db, _batches(ids, request, after), request)
+    return await page_of(db, _batches(ids, request, after), request)
 
 
 async def _walk_type(
@@ -211,7 +211,7 @@ async def _walk_type(
                 stopped_at = ids[-1]
                 return
 
-    page = await _collect(db, own_ids(), request)
+    page = await page_of(db, own_ids(), request)
     if page.cursor is None and stopped_at is not None:
         return msgspec.structs.replace(page, cursor=f"0:{stopped_at}"), False
     return page, True

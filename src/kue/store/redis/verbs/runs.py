@@ -420,6 +420,7 @@ def flags_of(outcome: Outcome) -> str:
         or job.group
         or job.limited_by
         or job.ttl
+        or job.flow is not None
         or job.spec.retention is not None
     ):
         flags += "s"

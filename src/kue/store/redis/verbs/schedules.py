@@ -29,7 +29,12 @@ from kue.model.schedule import (
 )
 from kue.store.batches import bytes_of_draft, split
 from kue.store.codec import encode_json
-from kue.store.redis.verbs.add import arguments, drop_oldest, read_added
+from kue.store.redis.add_script import (
+    arguments,
+    drop_oldest,
+    read_added,
+    ties_of,
+)
 from kue.store.redis.verbs.pages import get
 from kue.store.validation import too_many_schedules
 
@@ -205,6 +210,7 @@ async def _add(
     """
     late: set[str] = set()
     while due := [one for one in due if one.name not in late]:
+        drafts = [one.firing.draft for one in due if one.firing.draft]
         reply = await db.run(
             shard,
             "add",
@@ -213,7 +219,7 @@ async def _add(
             0,
             len(due),
             *(argument for one in due for argument in one.arguments),
-            *arguments([one.firing.draft for one in due if one.firing.draft]),
+            *arguments(drafts, ties_of(drafts)),
             # The ticks have this time, and so must their jobs.
             now=now,
         )

@@ -10,9 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from kue.model.events import Kind
-from kue.model.job import MAX_PRIORITY, MIN_PRIORITY, State, UniqueUntil
+from kue.model.job import (
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    OnParentFailure,
+    State,
+    UniqueUntil,
+)
+from kue.model.parent_failure import REMOVED
 from kue.store.sqlite.doctor.finding import SqliteFinding
-from kue.store.sqlite.removal import REMOVED
+from kue.store.sqlite.flows import COUNTERS
+from kue.store.sqlite.lost_jobs import CHUNK
 from kue.store.step_record import is_valid as is_step
 from kue.store.values import RINGS
 
@@ -51,6 +59,8 @@ _RULES = {
     "turn": (f"{_IS_TEXT} AND {{0}} GLOB '[-0-9]*'", "the turn of a group"),
     "rate": ("{0} GLOB '[wb][0-9]*:[0-9]*'", "the state of a rate"),
     "until": (f"{{0}} IN {_listed(get_args(UniqueUntil))}", "'end' or 'start'"),
+    "policy": (f"{{0}} IN {_listed(get_args(OnParentFailure))}", "a known policy"),
+    "bits": (f"length({{0}}) = {CHUNK // 8}", "a row of bits"),
     "percent": ("{0} BETWEEN 0 AND 100", "from 0 to 100"),
     "priority": (f"{{0}} BETWEEN {MIN_PRIORITY} AND {MAX_PRIORITY}", "a priority"),
     "text": (_IS_TEXT, "Unicode text"),
@@ -74,8 +84,8 @@ _COLUMNS = {
     "jobs": "id=id type=name priority=priority created_at=number at=number"
     " unique_key=name unique_for=number unique_until=until unique_at_most=number"
     " group_key=name"
-    " ttl=number expires_at=number once=flag after_any=flag delay=number"
-    " retention=number remove_on_complete=flag stalls=number"
+    " ttl=number expires_at=number once=flag on_parent_failure=policy flow=id"
+    " delay=number retention=number remove_on_complete=flag stalls=number"
     " held=hold limited_by=list held_by=name worker=text ttl_at=number progress=percent"
     " progress_data=json cancelling=text retain_until=number rank=signed"
     " has_steps=flag quiet=flag",
@@ -90,6 +100,9 @@ _COLUMNS = {
     "producers": "name=name seq=number answer=json at=number",
     "links": "parent=id child=id",
     "endings": "parent=id how=end",
+    "unlinked": "child=id",
+    "flows": "id=id " + " ".join(f"{name}=number" for name in COUNTERS),
+    "lost_jobs": "chunk=number bits=bits",
     "workers": "name=name deadline=number has_left=flag info=object orders=object"
     " stacks=text stacks_at=number",
     "claims": "lane=name seq=number at=number",

@@ -11,9 +11,9 @@ from kue.model.failure_rule import FailureRule
 from kue.model.fingerprint import first_line
 from kue.model.job import Error
 from kue.model.named_limits import StoredLimit
+from kue.model.parent_failure import REMOVED
 from kue.store.sqlite.doctor.finding import Act, Repair, SqliteFinding, Values
 from kue.store.sqlite.error_groups import FINGERPRINT
-from kue.store.sqlite.removal import REMOVED
 from kue.store.sqlite.rows import rows_of, shown
 from kue.store.sqlite.verbs import limits, named_limits, schedules
 
@@ -44,6 +44,21 @@ WHERE state = 'failed' AND mark <> '' GROUP BY type, mark
 """
 
 
+#: Of members that exist; how many were removed is known from the counters alone.
+_TRUE_FLOWS = """
+SELECT flow AS id, 1 AS members, state = 'complete' AS complete,
+    state = 'failed' AS failed, state = 'cancelled' AS cancelled
+FROM jobs INDEXED BY jobs_flow WHERE flow IS NOT NULL
+"""
+_RECOUNT_FLOW = f"""
+UPDATE flows SET (members, complete, failed, cancelled) = (
+    SELECT count(*), coalesce(sum(complete), 0), coalesce(sum(failed), 0),
+        coalesce(sum(cancelled), 0)
+    FROM ({_TRUE_FLOWS} AND flow = :job_id))
+WHERE id = :job_id
+"""
+
+
 def _recount(tx: Transaction, values: Values) -> None:
     tx.run("DELETE FROM counts")
     tx.run(f"INSERT INTO counts (type, state, own, n) {_TRUE_COUNTS}")
@@ -59,6 +74,11 @@ def _recount_errors(tx: Transaction, values: Values) -> None:
         tx.run("INSERT OR REPLACE INTO errors VALUES (?, ?, ?, ?, ?, ?, ?, ?)", *group)
 
 
+def _recount_flow(tx: Transaction, values: Values) -> None:
+    tx.run("INSERT OR IGNORE INTO flows (id) VALUES (?)", values["job_id"])
+    tx.db.execute(_RECOUNT_FLOW, values)
+
+
 _IS_STRAY_KEY = """
 until IS NULL AND NOT EXISTS (
     SELECT 1 FROM jobs WHERE id = uniques.job_id AND type = uniques.type
@@ -66,6 +86,7 @@ until IS NULL AND NOT EXISTS (
 """
 _IS_STRAY_CHILD = """
 NOT EXISTS (SELECT 1 FROM jobs WHERE id = child AND state = 'blocked')
+AND child NOT IN (SELECT child FROM unlinked)
 """
 #: References have no quotes; the JSON around them may be damaged.
 _IS_STRAY_RUN = """
@@ -115,7 +136,7 @@ _RULES = (
         LEFT JOIN jobs AS ended ON ended.id = parent
         WHERE parent NOT IN (SELECT parent FROM endings)
         AND (ended.id IS NULL OR ended.state IN ('complete', 'cancelled')
-             OR (ended.state = 'failed' AND waits.after_any))
+             OR (ended.state = 'failed' AND waits.on_parent_failure <> 'block'))
         """,
         "notify them with the next maintenance pass",
         "INSERT OR IGNORE INTO endings (parent, how) VALUES (:job_id, :how)",
@@ -163,6 +184,18 @@ _RULES = (
         """,
         "count again",
         _recount,
+    ),
+    _Rule(
+        "flow-drift",
+        "its flow has other members than are counted",
+        f"""
+        SELECT id AS job_id FROM ({_TRUE_FLOWS}
+            UNION ALL SELECT id, -members, -complete, -failed, -cancelled FROM flows)
+        WHERE id IN (SELECT id FROM jobs) GROUP BY id
+        HAVING sum(members) OR sum(complete) OR sum(failed) OR sum(cancelled)
+        """,
+        "count again",
+        _recount_flow,
     ),
     _Rule(
         "error-drift",

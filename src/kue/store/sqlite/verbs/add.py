@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -10,6 +10,7 @@ from kue.model.events import Kind
 from kue.model.job import Cancelled, Draft, State
 from kue.store.codec import body_of, line_of, tail_of
 from kue.store.sqlite import queue_cap, ranking, replacement, unique_keys
+from kue.store.sqlite.new_links import FREE, NewLinks, has_links
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.validation import InvalidCall
 from kue.store.values import REFUSED, Added
@@ -23,18 +24,15 @@ _REMEMBER = """
 INSERT INTO producers (name, seq, answer, at) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET seq = excluded.seq, answer = excluded.answer, at = excluded.at
 """
-_STATES = "SELECT id, state FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
 _TYPES = "INSERT OR IGNORE INTO types (name) SELECT value FROM json_each(?)"
-_LINKS = """
-INSERT INTO links (parent, child) SELECT value->>0, value->>1 FROM json_each(?)
-"""
 
 #: Columns of a new row except id, body and rank, in the order of `_columns`.
 _COLUMNS = (
     *("type", "state", "priority", "at", "story", "unique_key", "unique_for"),
     *("unique_until", "unique_at_most"),
-    *("group_key", "limited_by", "ttl", "expires_at", "once", "after_any", "delay"),
-    *("retention", "remove_on_complete", "retain_until", "created_at", "quiet"),
+    *("group_key", "limited_by", "ttl", "expires_at", "once", "delay"),
+    *("on_parent_failure", "flow", "retention", "remove_on_complete"),
+    *("retain_until", "created_at", "quiet"),
 )
 #: All jobs that differ only in their bodies: {id: body}.
 _ADD = f"""
@@ -49,9 +47,22 @@ _Columns = tuple[int | str | None, ...]
 _answer = msgspec.json.Decoder(list[Added]).decode
 
 
-def add(
-    tx: Transaction, drafts: Sequence[Draft], producer: str, seq: int
-) -> list[Added]:
+class CallPart(NamedTuple):
+    """A part of a call that is too large for one transaction, or all of it."""
+
+    #: Those of the whole call.
+    drafts: Sequence[Draft]
+    #: What the parts before have added.
+    earlier: Sequence[Added]
+    size: int
+
+    @classmethod
+    def of(cls, drafts: Sequence[Draft]) -> CallPart:
+        """Return a whole call."""
+        return cls(drafts, (), len(drafts))
+
+
+def add(tx: Transaction, part: CallPart, producer: str, seq: int) -> list[Added]:
     """Store drafts; a repeated call returns the same result and adds nothing."""
     row = tx.db.execute(_LAST, (producer,)).fetchone()
     if row is not None and seq == row[0]:
@@ -61,35 +72,39 @@ def add(
             f"producer {producer!r} is at call {row[0]} and cannot go back to {seq}; "
             "a producer has one call in flight, with a higher number each time"
         )
-    answer = store(tx, drafts)
+    answer = store(tx, part)
     tx.run(_REMEMBER, producer, seq, as_json(answer), tx.now)
     return answer
 
 
-def store(tx: Transaction, drafts: Sequence[Draft]) -> list[Added]:
+def store(tx: Transaction, part: CallPart) -> list[Added]:
     """Store drafts without a check for repeated calls."""
-    batch = _Batch(tx, drafts)
-    answer = [batch.add(draft) for draft in drafts]
+    start = len(part.earlier)
+    drafts = part.drafts[start : start + part.size]
+    batch = _Batch(tx, part)
+    for draft in drafts:
+        batch.added.append(batch.add(draft))
     batch.write()
+    batch.finish()
     for type in {draft.type for draft in drafts}:
         queue_cap.drop_oldest(tx, type)
-    return answer
+    return batch.added[start:]
 
 
 class _Batch:
     """Drafts that are written to the tables together."""
 
-    def __init__(self, tx: Transaction, drafts: Sequence[Draft]) -> None:
+    def __init__(self, tx: Transaction, part: CallPart) -> None:
         self._tx = tx
-        parents = list({id for draft in drafts for id in draft.spec.after})
-        self._state_of: dict[int, str] = {}
-        if parents:
-            found = tx.db.execute(_STATES, (as_json(parents),)).fetchall()
-            self._state_of.update(found)
+        self._size = len(part.drafts)
+        #: The results so far, those of earlier parts included.
+        self.added = list(part.earlier)
         self._last_id: int = tx.one("SELECT value FROM meta WHERE name = 'ids'")
+        self._links: NewLinks | None = None
+        if any(map(has_links, part.drafts)):
+            self._links = NewLinks(tx, part.drafts, self.added, self._last_id)
         self._written_id = self._last_id
         self._bodies: dict[_Columns, dict[int, str]] = {}
-        self._links: list[tuple[int, int]] = []
         self._types: set[str] = set()
         self._ranks = ranking.Ranks(tx)
         #: Types without a cap and an order of their own: most of them.
@@ -98,7 +113,13 @@ class _Batch:
         self._ranked: dict[int, int] = {}
         self._room = queue_cap.Room(tx)
 
-    def add(self, draft: Draft) -> Added:
+    def add(self, given: Draft) -> Added:
+        draft = given
+        if self._links is not None:
+            resolved = self._links.resolve(given, self._last_id + 1)
+            if resolved is None:
+                return REFUSED
+            draft = resolved
         if draft.unique is not None:
             held = unique_keys.holder_of(self._tx, draft.type, draft.unique)
             if held is not None:
@@ -115,15 +136,13 @@ class _Batch:
         due = now + draft.spec.delay if draft.at is None else draft.at
         if due > now:
             state, at = State.DELAYED, due
-        if draft.spec.after:
-            lost, open_ = self._check_parents(draft)
-            if lost:
-                state, at = State.CANCELLED, now
-                story = line_of("", now, tail_of(Cancelled(lost))).decode()
-            elif open_:
-                # A delay counts from when it is released; an absolute time stays.
-                state, at = State.BLOCKED, draft.at
-                self._links.extend((parent, job_id) for parent in open_)
+        standing = FREE if self._links is None else self._links.standing(draft)
+        if standing.state is State.CANCELLED:
+            state, at = State.CANCELLED, now
+            story = line_of("", now, tail_of(Cancelled(standing.reason))).decode()
+        elif standing.state is State.BLOCKED:
+            # A delay counts from when it is released; an absolute time stays.
+            state, at = State.BLOCKED, draft.at
         is_plain = state is not State.WAITING or draft.type in self._plain
         if not is_plain and not self._may_wait(draft, job_id):
             return False
@@ -132,6 +151,8 @@ class _Batch:
         self._types.add(draft.type)
         self._take_key(draft, job_id, state)
         self._note(draft, job_id, state)
+        if self._links is not None:
+            self._links.add(draft, job_id, state, standing.parents)
         return True
 
     def _may_wait(self, draft: Draft, job_id: int) -> bool:
@@ -145,21 +166,6 @@ class _Batch:
         if rank is not None:
             self._ranked[job_id] = rank
         return True
-
-    def _check_parents(self, draft: Draft) -> tuple[str, list[int]]:
-        """Return why it can never run ("" if it can), and the parents it waits for."""
-        open_ = []
-        for parent in draft.spec.after:
-            state = self._state_of.get(parent)
-            if state is None or state == State.CANCELLED:
-                if not draft.after_any:
-                    was = "was removed" if state is None else "was cancelled"
-                    return f"job {parent}, which it waited for, {was}", []
-            elif state != State.COMPLETE and not (
-                draft.after_any and state == State.FAILED
-            ):
-                open_.append(parent)
-        return "", open_
 
     def _take_key(self, draft: Draft, job_id: int, state: State) -> None:
         if draft.unique is None:
@@ -181,6 +187,8 @@ class _Batch:
         self._ranks.write()
         if not replacement.replace_job(self._tx, held.id, draft):
             return None
+        if self._links is not None:
+            self._links.replaced(held.id)
         return held._replace(replaced=True)
 
     def _note(self, draft: Draft, job_id: int, state: State) -> None:
@@ -203,12 +211,17 @@ class _Batch:
             tx.run(_ADD, *columns, as_json(bodies))
         if self._ranked:
             ranking.write_ranks(tx, self._ranked)
-        if self._links:
-            tx.run(_LINKS, as_json(self._links))
+        if self._links is not None:
+            self._links.write()
         tx.run("UPDATE meta SET value = ? WHERE name = 'ids'", self._last_id)
         self._written_id = self._last_id
-        for written in (self._bodies, self._links, self._types, self._ranked):
+        for written in (self._bodies, self._types, self._ranked):
             written.clear()
+
+    def finish(self) -> None:
+        """Pass on what the new jobs mean for others."""
+        if self._links is not None:
+            self._links.pass_on(is_last=len(self.added) == self._size)
 
 
 def _columns(
@@ -231,8 +244,9 @@ def _columns(
         draft.ttl,
         now + draft.expires if draft.expires else None,
         draft.once,
-        draft.after_any,
         spec.delay,
+        draft.on_parent_failure,
+        draft.flow,
         spec.retention,
         spec.remove_on_complete,
         now + (spec.retention or 0) if ends else None,

@@ -9,8 +9,15 @@ import msgspec
 from kue.model.draft import check_meta
 from kue.model.events import Kind
 from kue.model.job import MOVES_BY_HAND, Cancelled, State
-from kue.store.sqlite import dependencies, ranking, removal, transitions, unique_keys
-from kue.store.sqlite.rows import StateRow, state_rows_of, story_of
+from kue.store.sqlite import (
+    dependencies,
+    new_links,
+    ranking,
+    removal,
+    transitions,
+    unique_keys,
+)
+from kue.store.sqlite.rows import StateRow, rows_of, shown, state_rows_of, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.sqlite.verbs.pages import first_ids
 from kue.store.values import (
@@ -56,11 +63,13 @@ def _move(tx: Transaction, job_id: int, request: MoveRequest) -> Reply:
         return (
             Reply(Result.ALREADY) if seen.ending else Reply(Result.REFUSED, state=state)
         )
-    if state is to is State.WAITING:
+    if state is to and to is not State.DELAYED:
         return Reply(Result.ALREADY)
     is_allowed = request.states is None or state in request.states
     if not is_allowed or to not in MOVES_BY_HAND[state]:
         return Reply(Result.REFUSED, state=state)
+    if to is State.BLOCKED:
+        return _block(tx, row)
     if state.is_final:
         return _restart(tx, row, to, at)
     if state is State.BLOCKED:
@@ -76,6 +85,23 @@ def _move(tx: Transaction, job_id: int, request: MoveRequest) -> Reply:
     tx.publish(kind, job_id, row.type, row.attempts)
     entered(tx, row.type, to)
     return Reply(Result.DONE)
+
+
+def _block(tx: Transaction, row: StateRow) -> Reply:
+    """Have a finished job wait again for its parents that have not succeeded."""
+    job = shown(rows_of(tx.db, [row.id])[0])
+    standing = new_links.standing_again(tx, job)
+    if standing.state is State.CANCELLED:
+        return Reply(Result.REFUSED, state=row.known_state)
+    to, at = State.BLOCKED, job.spec.at
+    if standing.state is not State.BLOCKED:
+        due = tx.now + job.spec.delay if at is None else at
+        to = State.DELAYED if due > tx.now else State.WAITING
+        at = due if to is State.DELAYED else None
+    reply = _restart(tx, row, to, at)
+    if reply.word is Result.DONE:
+        new_links.link_again(tx, row.id, standing.parents)
+    return reply
 
 
 def _restart(tx: Transaction, row: StateRow, to: State, at: int | None) -> Reply:

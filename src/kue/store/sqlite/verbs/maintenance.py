@@ -8,7 +8,7 @@ import msgspec
 
 from kue.model import retry_policy
 from kue.model.job import Job, State, with_progress
-from kue.store.sqlite import dependencies, promotion, removal, transitions
+from kue.store.sqlite import dependencies, flows, promotion, removal, transitions
 from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, state_rows_of
 from kue.store.sqlite.verb_transaction import as_json, read_meta
 from kue.store.sqlite.verbs import failures, limits, named_limits, stats, workers
@@ -130,8 +130,12 @@ def tend(
     promoted, more_due = promotion.promote_all(tx, limit)
     rescued = _reclaim(tx, "lease", limit)
     timed_out = _reclaim(tx, "ttl", limit)
+    # A job that is cancelled with its parent does not expire.
+    dependencies.notify_dependants(tx)
     expired = _expire(tx, limit)
     released, more_links = dependencies.notify_postponed(tx, limit)
+    more_unlinked = removal.unlink_postponed(tx)
+    dependencies.end_old_holds(tx)
     pruned = _prune(tx, limit, keep)
     more_held = limits.release_unlimited(tx)
     named_limits.recheck_openings(tx)
@@ -150,6 +154,7 @@ def tend(
         failures=failures.has_any(tx),
         more=more_due
         or more_links
+        or more_unlinked
         or more_held
         or any(0 < n >= limit for n in bounded),
     )
@@ -248,9 +253,10 @@ def _forget_hourly(tx: Transaction, hour: int) -> None:
     if read_meta(tx.db, "forgot_at", default=-1) == hour:
         return
     claims = tx.run(_FORGET_CLAIMS, tx.now - REMEMBER_MS, MAX_FORGOTTEN)
+    removed_flows = flows.forget(tx.db, MAX_FORGOTTEN)
     types = tx.db.execute(_IDLE, (hour, _DAY, MAX_TYPES)).fetchall()
     names = as_json([name for (name,) in types])
     tx.run(_FORGET_TYPES, names)
     tx.run(_FORGET_COUNTS, names)
-    if claims < MAX_FORGOTTEN and len(types) < MAX_TYPES:
+    if max(claims, removed_flows) < MAX_FORGOTTEN and len(types) < MAX_TYPES:
         tx.write_meta("forgot_at", hour)

@@ -87,6 +87,12 @@ _SOURCES: dict[State, tuple[PageSource, ...]] = {
 _OF_TYPE = _by("", "true", "jobs_by_type")
 _ALL = PageSource("", "true", "NOT INDEXED")
 _TYPES = "SELECT name FROM types"
+#: A flow is that of a job: its members are listed while it exists.
+_MEMBERS = """
+SELECT 0, id FROM jobs INDEXED BY jobs_flow
+WHERE flow = ?1 AND id > ?2 AND EXISTS (SELECT 1 FROM jobs WHERE id = ?1)
+ORDER BY id LIMIT ?3
+"""
 
 
 def get(
@@ -104,7 +110,20 @@ def page(
         if request.needles:
             return _sifted(db, sift(db, keys, request), now)
         found = list(islice(keys, request.skip, request.skip + request.limit + 1))
-    ids = [job_id for _, job_id in found[: request.limit]]
+    return _page(db, found, request.limit, now)
+
+
+def members(
+    db: sqlite3.Connection, flow: int, limit: int, after: Key | None, now: int
+) -> Page:
+    last = 0 if after is None else after[1]
+    keys = db.execute(_MEMBERS, (flow, last, limit + 1)).fetchall()
+    return _page(db, keys, limit, now)
+
+
+def _page(db: sqlite3.Connection, found: Sequence[Key], limit: int, now: int) -> Page:
+    """Return the jobs of the first *limit* keys, as far as they fit."""
+    ids = [job_id for _, job_id in found[:limit]]
     rows, read = read_within(
         MAX_PAGE_BYTES, len(ids), lambda start, stop: rows_of(db, ids[start:stop])
     )

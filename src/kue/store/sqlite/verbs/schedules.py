@@ -129,7 +129,7 @@ def _fire_one(tx: Transaction, name: str) -> bool:
 
 def _fire(tx: Transaction, firing: Firing, name: str) -> Added | None:
     """Make a firing; return its job, if it has one."""
-    added = add.store(tx, [firing.draft])[0] if firing.draft else None
+    added = add.store(tx, add.CallPart.of([firing.draft]))[0] if firing.draft else None
     if firing.after is None:
         tx.run(_DELETE, name)
     elif added is None:

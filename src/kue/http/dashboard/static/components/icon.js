@@ -9,6 +9,7 @@ const PATHS = {
   jobs: "M3 2.5h10v11H3zM5.5 6h5M5.5 9h3",
   errors: "M8 2.2 14.2 13H1.8zM8 6.4v3M8 11.2v.1",
   schedules: "M2.5 4h11v9.5h-11zM2.5 7h11M5.5 2.5V5M10.5 2.5V5M5.5 10h.1M8 10h.1M10.5 10h.1",
+  batches: "M2.5 9.5h5v4h-5zM8.5 9.5h5v4h-5zM5.5 3.5h5v4h-5z",
   limits: "M2.5 12.5a5.8 5.8 0 1 1 11 0M8 11.5 10.8 6.8M4 12.5h8",
   workers:
     "M4.5 4.5h7v7h-7zM6.5 2v2.5M9.5 2v2.5M6.5 11.5V14M9.5 11.5V14M2 6.5h2.5M2 9.5h2.5M11.5 6.5H14M11.5 9.5H14",

@@ -2,8 +2,10 @@
 
 import { page as api } from "./api.js";
 import { page as audit } from "./audit.js";
+import { page as batches } from "./batches.js";
 import { page as bus } from "./bus.js";
 import { page as errors } from "./errors.js";
+import { page as flow } from "./flow.js";
 import { page as job } from "./job.js";
 import { page as jobs } from "./jobs.js";
 import { page as limit } from "./limit.js";
@@ -25,6 +27,8 @@ export const pages = [
   jobs,
   job,
   errors,
+  batches,
+  flow,
   schedules,
   schedule,
   limits,

@@ -62,23 +62,43 @@ local function dependency_on(parent, id)
     + (read("ZCARD", job .. parent .. ":finally") or 0) == 1)
   mark("rest", read_entry("HGET", root .. ":outbox", "rest:" .. parent))
   mark("end", read_entry("HGET", root .. ":outbox", "end:" .. id .. ":" .. parent))
-  return marks .. ":" .. status_of(parent)
+  local status = status_of(parent)
+  mark("lost", status == "" and tonumber(parent) and removed.outcome(parent) ~= "complete")
+  return marks .. ":" .. status
 end
 
--- Note this for all jobs that `id` waits for, and for `others`.
+-- Return how a member is in a flow's index: "1" if it is, "0" if there is one without it;
+-- nil if there is none.
+local function membership(flow, id)
+  local members = root .. ":members:" .. flow
+  if read_entry("ZSCORE", members, id) then
+    return "1"
+  end
+  return (is_there(members) or is_there(root .. ":flow:" .. flow)) and "0" or nil
+end
+
+-- Note this for all jobs that `id` waits for, unless these are very many, and for `others`.
+local MAX_NOTED = 1000
 local function note_dependencies(note, id, others)
-  local awaited, parents = {}, read("SMEMBERS", job .. id .. ":after") or {}
+  local after, left = job .. id .. ":after", job .. id .. ":left"
+  local is_many = (read("SCARD", after) or 0) > MAX_NOTED
+  local awaited, parents = {}, not is_many and read("SMEMBERS", after) or {}
+  note("many", "", is_many and "1")
   for _, parent in ipairs(parents) do
     awaited[parent] = true
   end
   for _, parent in ipairs(others) do
     if not awaited[parent] then
       parents[#parents + 1] = parent
+      awaited[parent] = is_many and read("SISMEMBER", after, parent) == 1
     end
   end
   table.sort(parents)
   for _, parent in ipairs(parents) do
     local marks = awaited[parent] and "awaited " or ""
+    if read_entry("SISMEMBER", left, parent) == 1 then
+      marks = marks .. "left "
+    end
     if (tonumber(parent) or 0) % shards == shard then
       note("dependency", parent, marks .. dependency_on(parent, id))
     else
@@ -167,8 +187,8 @@ local function note_limit(note, id, job_type, ref)
   }, " "))
 end
 
--- `places`: further types to look into, "type:held:group", or ":name:held:key" of a limit;
--- `others`: further jobs that it may wait for.
+-- `places`: further types to look into, "type:held:group", ":name:held:key" of a limit, or
+-- "::flow"; `others`: further jobs that it may wait for.
 local function facts_of_job(id, places, others)
   local facts = {}
   local function note(kind, where, value)
@@ -212,11 +232,23 @@ local function facts_of_job(id, places, others)
   for _, ref in ipairs(head and head.limits or {}) do
     look_under(ref)
   end
+  local function look_among_members(flow)
+    if not seen["flow " .. flow] then
+      seen["flow " .. flow] = true
+      note("member", flow, membership(flow, id))
+    end
+  end
+  if head and head.flow then
+    look_among_members(head.flow)
+  end
   for _, place in ipairs(places) do
+    local flow = string.match(place, "^::(%d+)$")
     local name, key = string.match(place, "^:([^:]*):%a+:(.*)$")
     local job_type, group = string.match(place, "^([^:]*):held:(.*)$")
     if name then
       look_under(name .. ":" .. key)
+    elseif flow then
+      look_among_members(flow)
     else
       look_into(job_type or place)
     end
@@ -226,16 +258,22 @@ local function facts_of_job(id, places, others)
   end
   note("live", "", read("GETBIT", root .. ":live:" .. chunk,
     math.floor(id / shards) - chunk * 65536) == 1 and "1")
+  note("lost", "", read("GETBIT", root .. ":lost:" .. chunk,
+    math.floor(id / shards) - chunk * 65536) == 1 and "1")
+  note("unborn", "", math.floor(id / shards) > removed.last_seq() and "1")
+  note("has_flow", "", is_there(root .. ":flow:" .. id) and "1")
   local of_job = job .. id .. ":"
-  if redis.call("EXISTS", of_job .. "log", of_job .. "steps", of_job .. "after", of_job .. "then",
-    of_job .. "finally") > 0 then
-    for _, part in ipairs({ "log", "steps", "after", "then", "finally" }) do
+  if redis.call("EXISTS", of_job .. "log", of_job .. "steps", of_job .. "after",
+    of_job .. "then", of_job .. "finally", of_job .. "left") > 0 then
+    for _, part in ipairs({ "log", "steps", "after", "then", "finally", "left" }) do
       note("part", part, redis.call("EXISTS", of_job .. part) == 1 and "1")
     end
   end
   note("cancelling", "", read_entry("HGET", root .. ":cancelling", id))
   note("parent", "", read_entry("SISMEMBER", root .. ":parents", id) == 1 and "1")
   note("rest", "", read_entry("HGET", root .. ":outbox", "rest:" .. id))
+  note("left", "", read_entry("HGET", root .. ":outbox", "left:" .. id) and "1")
+  note("hold", "", read_entry("HGET", root .. ":outbox", "hold:" .. id) and "1")
   note_dependencies(note, id, others)
   return facts
 end

@@ -112,6 +112,39 @@ local function facts_of_errors(job_type)
   return facts
 end
 
+-- A flow: where its job is, if on this shard; whether that one's shard is still to be
+-- notified of the members here; how many there are, and the fields with their values.
+local function facts_of_flow(flow)
+  local key, is_home = root .. ":flow:" .. flow, flow % shards == shard
+  local link = read("HGET", root .. ":outbox", "root:" .. flow .. ":" .. shard)
+  local facts = { is_home and status_of(flow) or "elsewhere", link and "1" or "0",
+    tostring(read("ZCARD", root .. ":members:" .. flow) or 0) }
+  local fields = read("HKEYS", key) or {}
+  table.sort(fields)
+  for _, field in ipairs(fields) do
+    facts[#facts + 1] = field
+    facts[#facts + 1] = read("HGET", key, field) or ""
+  end
+  return (facts[3] ~= "0" or #fields > 0) and facts or {}
+end
+
+-- What the shard of a flow's job knows of another that has members: where the job is,
+-- whether it knows of them, and whether it still has to report that the job is gone.
+local function facts_of_flow_home(flow, at)
+  return { status_of(flow),
+    read("HEXISTS", root .. ":flow:" .. flow, "at:" .. at) == 1 and "1" or "0",
+    read("HEXISTS", root .. ":outbox", "drop:" .. flow .. ":" .. at) == 1 and "1" or "0" }
+end
+
+-- Where jobs are.
+local function facts_of_places(from, to)
+  local facts = {}
+  for at = from, to do
+    facts[#facts + 1] = status_of(ARGV[at])
+  end
+  return facts
+end
+
 -- A small record: whether it exists, when it expires, and when it is to be deleted.
 local function facts_of_kept(field)
   local text = read("HGET", root .. ":kept", field)
@@ -151,6 +184,12 @@ local function look_at(from, to)
     facts = facts_of_job(name, places, others)
   elseif kind == "dependency" then
     facts = { dependency_on(name, rest) }
+  elseif kind == "flow" then
+    facts = facts_of_flow(name)
+  elseif kind == "flow home" then
+    facts = facts_of_flow_home(name, rest)
+  elseif kind == "places" then
+    facts = facts_of_places(from + 1, to)
   elseif kind == "keys" then
     facts = facts_of_keys(from + 1, to)
   elseif kind == "unique" then

@@ -29,6 +29,7 @@ local function arrive_final(id, q, head, state, line)
   end
   redis.call("ZADD", q .. state, now, id)
   request_maintenance(head.type)
+  flows.count(id, head, state, 1)
   if state == "failed" then
     local minute = root .. ":stats:" .. math.floor(now / 60000)
     add_up(minute, head.type .. ":failed", 1)

@@ -42,7 +42,8 @@ local function check_limits(refs)
 end
 
 -- Check the structures of one job, and of its parents and dependants.  No call reads more
--- dependants than lib/dependants lets it write, however many jobs it gets.
+-- dependants than lib/dependants lets it write, however many jobs it gets, and no parents
+-- of a job with more than MAX_UNLINKED: maintenance makes those forget it (lib/unlink).
 local MAX_CHECKED = 200
 local checked_dependants, checked_parents = 0, 0
 local function check_ties(id, head)
@@ -55,10 +56,15 @@ local function check_ties(id, head)
   redis.call("LLEN", job .. id .. ":log")
   redis.call("ZCARD", job .. id .. ":then")
   redis.call("ZCARD", job .. id .. ":finally")
-  for _, parent in ipairs(redis.call("SMEMBERS", job .. id .. ":after")) do
+  local parents = redis.call("SCARD", job .. id .. ":after")
+  for _, parent in ipairs(parents > 0 and parents <= MAX_UNLINKED
+    and redis.call("SMEMBERS", job .. id .. ":after") or {}) do
     redis.call("ZCARD", job .. parent .. ":then")
     redis.call("ZCARD", job .. parent .. ":finally")
     checked_parents = checked_parents + 1
+  end
+  if parents > MAX_UNLINKED then
+    redis.call("SCARD", job .. id .. ":left")
   end
   for _, list in ipairs({ ":then", ":finally" }) do
     local left = MAX_CHECKED - checked_dependants

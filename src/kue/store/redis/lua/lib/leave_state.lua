@@ -81,16 +81,7 @@ local function depart(id, q, place, head)
       named.unhold(id, head)
     end
   elseif place == "blocked" then
-    for _, parent in ipairs(redis.call("SMEMBERS", job .. id .. ":after")) do
-      if parent % shards == shard then
-        unlink(parent, id)
-      else
-        redis.call("HDEL", root .. ":outbox", "link:" .. id .. ":" .. parent)
-        redis.call("HSET", root .. ":outbox", "unlink:" .. id .. ":" .. parent, "")
-        request_maintenance(SHARD)
-      end
-    end
-    redis.call("DEL", job .. id .. ":after")
+    links.forget_parents(id)
   elseif FINAL[place] then
     redis.call("ZREM", q .. "retain_" .. place, id)
     if place == "failed" then

@@ -51,6 +51,9 @@ local function add_up(key, field, number)
   return sum
 end
 
+-- Parents that one call makes forget a job which no longer waits for them; see lib/unlink.
+local MAX_UNLINKED = 1000
+
 -- Wake one sleeping worker.  The marker carries no job: losing it only costs time.
 local function wake(q)
   redis.call("ZADD", q .. "wake", 0, "0")

@@ -22,6 +22,9 @@ local function prune_plain(job_type, q, state, ids)
   redis.call("HDEL", q .. "tries", unpack(ids))
   redis.call("UNLINK", unpack(keys))
   unmark_live(ids)
+  if state ~= "complete" then
+    removed.mark_lost(ids)
+  end
 end
 
 local function prune(job_type, q, state, ids)

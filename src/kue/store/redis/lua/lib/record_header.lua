@@ -16,6 +16,7 @@ local function read_header(text)
     -- Keys may look like numbers ("007") and must stay as written.
     head.unique = string.match(options, "\tunique=([^\t]*)")
     head.group = string.match(options, "\tgroup=([^\t]*)")
+    head.flow = head.flow and string.match(options, "\tflow=(%d+)")
     if head.limit then
       head.limits = {}
       for ref in string.gmatch(options, "\tlimit=([^\t]*)") do
@@ -29,5 +30,12 @@ end
 -- Read the header of job `id`; nil if it does not exist or is not a record.
 local function header(id)
   local text = redis.pcall("GETRANGE", job .. id, 0, 5119)
-  return type(text) == "string" and read_header(text) or nil
+  if type(text) ~= "string" then
+    return nil
+  end
+  -- Longer with very many parents that were added with it.
+  if #text == 5120 and not string.find(text, "\n", 1, true) then
+    text = redis.call("GETRANGE", job .. id, 0, 65535)
+  end
+  return read_header(text)
 end

@@ -259,6 +259,7 @@ local function settle(ending, job_type, delay, flags, first, count)
         named.leave(id, head)
       end
       if is_final then
+        flows.count(id, head, ending, 1)
         free_unique(q, head, id)
         if head.retention then
           redis.call("ZADD", q .. "retain_" .. ending, now + head.retention, id)

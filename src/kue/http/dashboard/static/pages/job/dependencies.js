@@ -4,7 +4,7 @@
 import { stateBadge } from "../../components/job-state.js";
 import { api } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
-import { canDo, retry } from "../../lib/job-actions.js";
+import { canDo, retry, retryFrom } from "../../lib/job-actions.js";
 import { refresher } from "../../lib/live.js";
 import { href } from "../../lib/router.js";
 
@@ -12,6 +12,15 @@ import { href } from "../../lib/router.js";
 const MAX_READ = 20;
 //: Dependencies in the notice at most.
 const MAX_NAMED = 3;
+//: The type of batches: retrying one retries its jobs.
+const BATCH = "kue.batch";
+//: When it runs, by what it does when a dependency fails.
+const CONDITIONS = {
+  block: "Runs when these are complete:",
+  cancel: "Runs when these are complete, and is cancelled when one fails:",
+  run: "Runs when these have ended:",
+  only: "Runs only when one of these fails:",
+};
 
 //: Return {node, notice, show(job), stop()}: a list with the state of each, and a notice
 //: with a retry button for those that failed.
@@ -38,15 +47,15 @@ export function dependencies() {
 
   function draw(job, found) {
     const rest = job.after.length - found.length;
-    const condition = job.after_any ? "have ended" : "are complete";
     fill(
       node,
       job.parent !== null && h("p", null, "Part of ", jobLink(job.parent)),
-      job.after.length > 0 && h("p", { class: "faint" }, `Runs when these ${condition}:`),
+      h("p", null, h("a", { href: href(`/flows/${job.id}`) }, "Graph of the flow")),
+      job.after.length > 0 && h("p", { class: "faint" }, CONDITIONS[job.on_parent_failure]),
       h("ul", null, found.map(item)),
       rest > 0 && h("p", { class: "faint" }, `and ${rest} more`),
     );
-    const failed = job.after_any ? [] : found.filter(isFailed);
+    const failed = job.on_parent_failure === "block" ? found.filter(isFailed) : [];
     fill(notice, failed.slice(0, MAX_NAMED).map(failedView));
   }
 
@@ -54,7 +63,7 @@ export function dependencies() {
 }
 
 export function hasDependencies(job) {
-  return job.parent !== null || job.after.length > 0;
+  return job.parent !== null || job.flow !== null || job.after.length > 0;
 }
 
 function isFailed({ state }) {
@@ -65,7 +74,7 @@ function failedView(parent) {
   const { id, type, state, error } = parent;
   const ended = state === "failed" ? "failed" : "was cancelled";
   const why = error ? ` (${error.kind}: ${error.message.split("\n", 1)[0]})` : "";
-  const retryParent = () => retry(parent);
+  const retryParent = () => (type === BATCH ? retryFrom(id) : retry(parent));
   return h(
     "div",
     { class: "job-error job-stuck", role: "note" },

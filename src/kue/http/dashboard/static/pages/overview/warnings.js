@@ -4,6 +4,7 @@ import { keyedList } from "../../components/keyed-list.js";
 import { pathSegment } from "../../lib/api.js";
 import { fill, h, setText } from "../../lib/dom.js";
 import { number, plural, time } from "../../lib/format.js";
+import { retryFrom } from "../../lib/job-actions.js";
 import { live } from "../../lib/live.js";
 import { can } from "../../lib/me.js";
 import { href } from "../../lib/router.js";
@@ -17,6 +18,7 @@ const KINDS = {
   "no-worker": { tone: "bad", word: "No worker" },
   full: { tone: "warn", word: "Queue full" },
   circuit: { tone: "warn", word: "Circuit breaker" },
+  "failed-parent": { tone: "warn", word: "Blocked jobs" },
   backlog: { tone: "warn", word: "Growing backlog" },
   paused: { tone: "warn", word: "Paused" },
 };
@@ -26,6 +28,7 @@ const ORDER = Object.keys(KINDS);
 const ACTS = {
   paused: { label: "Resume", run: ({ queue, worker }) => resume({ type: queue, worker }) },
   circuit: { label: "Close", run: ({ circuit }) => close({ name: circuit }) },
+  "failed-parent": { label: ({ job }) => `Retry ${job}`, run: ({ job }) => retryFrom(job) },
 };
 //: Warnings shown before "and … more", and queues named in one of them.
 const MAX_SHOWN = 5;
@@ -41,7 +44,7 @@ export function warnings({ onChange }) {
     list,
     (one) =>
       JSON.stringify(
-        [one.code, one.alert, one.queue, one.worker, one.circuit, one.queues],
+        [one.code, one.alert, one.queue, one.worker, one.circuit, one.job, one.queues],
       ),
     (one) => warning(one, onChange),
   );
@@ -127,6 +130,7 @@ function actions(one, onChange) {
   if (one.queue) links.push(queueLink(one.queue, "Show queue"));
   else if (one.queues) links.push(h("a", { href: href("/queues") }, "Show queues"));
   else if (one.circuit) links.push(h("a", { href: href("/queues") }, "Show circuits"));
+  else if (one.job) links.push(h("a", { href: href(`/jobs/${one.job}`) }, "Show job"));
   else if (one.worker) links.push(h("a", { href: href("/workers") }, "Show workers"));
   const act = ACTS[one.code];
   if (act && can("manage")) {
@@ -134,7 +138,8 @@ function actions(one, onChange) {
       await act.run(one);
       onChange();
     };
-    links.push(h("button", { type: "button", class: "small", onclick }, act.label));
+    const label = typeof act.label === "string" ? act.label : act.label(one);
+    links.push(h("button", { type: "button", class: "small", onclick }, label));
   }
   return links;
 }

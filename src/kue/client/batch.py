@@ -1,0 +1,252 @@
+"""
+Batches: many jobs with one progress, and callbacks for when all of them have ended.
+
+::
+
+    batch = await kue.batch("import").then(report.s()).enqueue(
+        load.s(row) for row in rows
+    )
+    print((await batch.progress()).percent)
+"""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from kue.aio.loop_thread import refuse_on_a_loop
+from kue.client.batch_handle import (
+    BatchHandle,
+    FirstFailure,
+    add_watched,
+    drafts_of,
+    joined,
+)
+from kue.client.flow_enqueue import LinkedAdd, calls_of, gate, open_gate
+from kue.client.sync.flow_handles import SyncBatchHandle
+from kue.model.backoff import exponential
+from kue.model.job import id_at
+from kue.store.values import MAX_BATCH
+from kue.worker.batches import BATCH, FIRST_FAILURE, BatchOptions
+from kue.worker.flow_jobs import GATE, use_flow_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kue.client.batch_handle import Call
+    from kue.client.connection import Connection
+    from kue.client.flow import Signature
+    from kue.client.queue import Kue
+    from kue.model.job import Draft, OnParentFailure
+    from kue.model.payload import JSON
+
+#: The first failure and the batch itself survive an outage of the store.
+_OWN_OPTIONS = {"attempts": 100, "backoff": exponential("1s", max="1m", jitter=0.5)}
+
+
+class BatchBuilder:
+    """A batch that is not enqueued yet; `kue.batch` makes one."""
+
+    def __init__(self, name: str = "", *, allow_failures: bool = False) -> None:
+        self.name = name
+        self.allow_failures = allow_failures
+        self._then: list[Signature[Any]] = []
+        self._catch: list[Signature[Any]] = []
+        self._finally: list[Signature[Any]] = []
+
+    def __repr__(self) -> str:
+        return f"<BatchBuilder {self.name!r}>"
+
+    def then(self, call: Signature[Any]) -> Self:
+        """Run *call* with the id of the batch, once all jobs have succeeded."""
+        self._then.append(call)
+        return self
+
+    def catch(self, call: Signature[Any]) -> Self:
+        """Run *call* with the id of the failed job, at the first failure."""
+        self._catch.append(call)
+        return self
+
+    def finally_(self, call: Signature[Any]) -> Self:
+        """Run *call* with the id of the batch, once all jobs have ended in any way."""
+        self._finally.append(call)
+        return self
+
+    async def enqueue(self, calls: Iterable[Call]) -> BatchHandle:
+        """
+        Store a batch of *calls*: signatures, flows or drafts; from async code.
+
+        Up to about 490 jobs are added in one atomic step.  Of more, the first run while
+        the others are added; callbacks run when all have ended.
+
+        Raises:
+            TypeError, ValueError: Something given makes no sense.
+            What `Kue.enqueue` raises.
+        """
+        queue, calls = self._queue_of(iter(calls))
+        return await self._add(queue._connection, calls)
+
+    def delay(self, calls: Iterable[Call]) -> SyncBatchHandle:
+        """
+        Store a batch of *calls*; from blocking code.
+
+        Raises:
+            RuntimeError: An event loop runs here: ``await batch.enqueue(…)`` instead.
+        """
+        refuse_on_a_loop("await batch.enqueue(…)", blocking="batch.delay(…)")
+        # Read here: the iterator may belong to this thread.
+        queue, calls = self._queue_of(iter(list(calls)))
+        sync = queue.sync
+        handle = sync.call(lambda q: self._add(q._connection, calls))
+        return SyncBatchHandle(sync, handle)
+
+    def _queue_of(self, calls: Iterator[Call]) -> tuple[Kue, Iterator[Call]]:
+        """Return the queue of the batch, and all *calls*."""
+        head = list(islice(calls, 1))
+        for call in (*self._then, *self._catch, *self._finally, *head):
+            queue = getattr(call, "queue", None)
+            if queue is not None:
+                return queue, chain(head, calls)
+        if not head:
+            raise ValueError("a batch needs at least one job, or a callback")
+        raise TypeError(
+            f"a batch is made of signatures such as task.s(…), not of {head[0]!r}"
+        )
+
+    async def _add(self, connection: Connection, calls: Iterator[Call]) -> BatchHandle:
+        await use_flow_jobs(connection.store)
+        await connection.subscriptions.ready()
+        groups = map(drafts_of, calls)
+        first, is_all = _first_groups(groups)
+        head = self._head(connection, is_gated=False, has_members=bool(first))
+        whole = [*head.drafts, *head.joined(first, len(head.drafts))]
+        is_atomic = is_all and len(calls_of(whole)) == 1
+        if is_atomic and not connection.store.spans_shards(one.type for one in whole):
+            return await _send(connection, head, [whole])
+        head = self._head(connection, is_gated=True, has_members=True)
+        return await _send(connection, head, _chunks(head, chain(first, groups)))
+
+    def _head(
+        self, connection: Connection, *, is_gated: bool, has_members: bool
+    ) -> BatchHead:
+        """Return the batch itself with its callbacks, and what it waits for."""
+        is_watched = has_members and (bool(self._catch) or not self.allow_failures)
+        drafts = [gate(connection)] if is_gated else []
+        held = tuple(range(-1, -1 - len(drafts), -1))
+        if is_watched:
+            drafts.append(_own(connection, FIRST_FAILURE, None, held, "only"))
+        options = BatchOptions(self.name, self.allow_failures, is_gated, is_watched)
+        after = tuple(range(-1, -1 - len(drafts), -1))
+        data = msgspec.to_builtins(options)
+        drafts.append(_own(connection, BATCH, data, after, "run"))
+        number = len(drafts)
+        watch = number - 1 if is_watched else None
+        if watch is not None:
+            drafts += [_callback(call, watch, passes_id=False) for call in self._catch]
+        # A failed batch may be retried: what follows its success waits for that.
+        drafts += [_callback(call, number) for call in self._then]
+        drafts += [
+            replace(_callback(call, number), on_parent_failure="run")
+            for call in self._finally
+        ]
+        return BatchHead(drafts, number, watch, self.allow_failures)
+
+
+def batch(name: str = "", *, allow_failures: bool = False) -> BatchBuilder:
+    """
+    Return a batch, to be filled by ``await batch.enqueue(calls)``.
+
+    Unless failures are allowed, the first one cancels the jobs that have not started,
+    and the batch fails.
+    """
+    return BatchBuilder(name, allow_failures=allow_failures)
+
+
+class BatchHead(NamedTuple):
+    """The drafts that come before the members."""
+
+    drafts: list[Draft]
+    #: The numbers of the batch, and of the job that runs at the first failure.
+    batch: int
+    watch: int | None
+    allow_failures: bool
+
+    def joined(self, groups: Iterable[list[Draft]], start: int) -> Iterator[Draft]:
+        """Yield the drafts of members, of which the first has number *start* + 1."""
+        waiting = [self.batch] if self.watch is None else [self.batch, self.watch]
+        before = tuple(-number for number in waiting)
+        for drafts in groups:
+            yield from joined(drafts, start, flow=-self.batch, before=before)
+            start += len(drafts)
+
+
+async def _send(
+    connection: Connection, head: BatchHead, parts: Iterable[list[Draft]]
+) -> BatchHandle:
+    adding = LinkedAdd(connection)
+    try:
+        for part in parts:
+            for call in calls_of(part):
+                await _add_members(adding, call, head)
+    except FirstFailure:
+        # The jobs that have not started are being cancelled: more would be, too.
+        pass
+    except BaseException:
+        await adding.cancel("the batch could not be added as a whole")
+        raise
+    if head.drafts[0].type == GATE:
+        await open_gate(connection, adding.added[0])
+    return BatchHandle(connection, adding.added[head.batch - 1].id)
+
+
+async def _add_members(
+    adding: LinkedAdd, drafts: Sequence[Draft], head: BatchHead
+) -> None:
+    """Add some drafts of a batch, the first jobs of which may have failed already."""
+    known, watch = len(adding.added), head.watch
+    watch_id = adding.added[watch - 1].id if watch and watch <= known else None
+    await add_watched(adding, drafts, watch_id, goes_on=head.allow_failures)
+
+
+def _first_groups(groups: Iterator[list[Draft]]) -> tuple[list[list[Draft]], bool]:
+    """Return as many as one call takes, and whether those are all."""
+    first: list[list[Draft]] = []
+    number = 0
+    for drafts in groups:
+        first.append(drafts)
+        number += len(drafts)
+        if number > MAX_BATCH:
+            return first, False
+    return first, True
+
+
+def _chunks(head: BatchHead, groups: Iterable[list[Draft]]) -> Iterator[list[Draft]]:
+    """Yield all drafts, as many at a time as one call takes."""
+    drafts = chain(head.drafts, head.joined(groups, len(head.drafts)))
+    while chunk := list(islice(drafts, MAX_BATCH)):
+        yield chunk
+
+
+def _own(
+    connection: Connection,
+    type: str,
+    data: JSON,
+    after: tuple[int, ...],
+    policy: OnParentFailure,
+) -> Draft:
+    draft = connection.draft(type, data, dict(_OWN_OPTIONS))
+    spec = replace(draft.spec, after=after)
+    return replace(draft, spec=spec, on_parent_failure=policy)
+
+
+def _callback(call: Signature[Any], parent: int, *, passes_id: bool = True) -> Draft:
+    """Return a job after *parent*, whose id or result is its first argument."""
+    name, data = call.bound(takes_result=call.takes_result)
+    draft = call.calls.link_draft(data, name)
+    position = len(draft.spec.after)
+    inputs = {name: id_at(position) if passes_id else position} if name else {}
+    after = (*draft.spec.after, -parent)
+    return replace(draft, spec=replace(draft.spec, after=after, inputs=inputs))

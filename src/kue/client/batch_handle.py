@@ -1,0 +1,248 @@
+"""Batch handles: the progress of a batch in the store, and what can be done with it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+import msgspec
+from msgspec.structs import replace
+
+from kue.client.flow_enqueue import LinkedAdd, calls_of, linked
+from kue.client.handle import JobHandle
+from kue.model.errors import InvalidTransition, JobNotFound
+from kue.model.job import Draft, State
+from kue.store.values import MAX_BATCH, Change, MoveRequest
+from kue.worker.batches import (
+    BATCH,
+    CANCELLED,
+    BatchOptions,
+    cancel_members,
+    retry_members,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kue.client.connection import Connection
+    from kue.client.flow import Flow
+    from kue.model.duration import Duration
+    from kue.model.job import Job
+    from kue.store.values import FlowCounts
+
+#: A member of a batch, or several that wait for each other.
+Call: TypeAlias = Union["Flow[Any]", Draft]
+
+
+class BatchProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a batch is."""
+
+    id: int
+    name: str
+    #: Of the batch itself: blocked while members have not ended.
+    state: State
+    allow_failures: bool
+    is_cancelled: bool
+    total: int
+    complete: int
+    failed: int
+    cancelled: int
+    #: Members that have ended in any way.
+    done: int
+    percent: int
+    created_at: int
+    ended_at: int | None
+
+    @classmethod
+    def of(cls, batch: Job, counts: FlowCounts) -> BatchProgress:
+        """Return the progress of a batch with these *counts*."""
+        options = BatchOptions.of(batch)
+        done = counts.total - counts.unfinished
+        return cls(
+            **counts._asdict(),
+            id=batch.id,
+            name=options.name,
+            state=batch.state,
+            allow_failures=options.allow_failures,
+            is_cancelled=CANCELLED in batch.tags,
+            done=done,
+            percent=done * 100 // counts.total if counts.total else 100,
+            created_at=batch.created_at,
+            ended_at=batch.ended_at,
+        )
+
+
+class BatchHandle:
+    """A batch in the store."""
+
+    def __init__(self, connection: Connection, batch_id: int) -> None:
+        self._connection = connection
+        self.id = batch_id
+
+    def __repr__(self) -> str:
+        return f"<BatchHandle {self.id}>"
+
+    async def progress(self) -> BatchProgress:
+        """
+        Return how many jobs it has, and how they ended so far.
+
+        Raises:
+            JobNotFound: It was removed.
+            ValueError: The id is that of another job.
+        """
+        batch = await self._read()
+        [counts] = await self._connection.store.flow_counts([self.id])
+        return BatchProgress.of(batch, counts)
+
+    async def result(self, timeout: Duration | None = None) -> dict[str, int]:
+        """
+        Wait until all jobs have ended; return how many did so in which way.
+
+        Raises:
+            JobFailed, JobCancelled: The batch failed, or was cancelled.
+            JobNotFound: It was removed.
+            TimeoutError: It did not end within *timeout*; it goes on.
+        """
+        handle: JobHandle[dict[str, int]] = JobHandle(self._connection, self.id, BATCH)
+        return await handle.result(timeout)
+
+    async def add(self, calls: Iterable[Call]) -> list[int]:
+        """
+        Add jobs while the batch has not ended, and return their ids.
+
+        A member may do so at any time.  A batch that was cancelled, or that a failure
+        ends, takes no more: nothing is added.
+
+        Raises:
+            InvalidTransition: The batch has ended.
+            JobNotFound: It was removed.
+        """
+        batch = await self._read()
+        if CANCELLED in batch.tags:
+            return []
+        if batch.state.is_final:
+            raise InvalidTransition(self.id, batch.state, "take more jobs")
+        options = BatchOptions.of(batch)
+        watch = options.watch_of(batch)
+        before = (self.id,) if watch is None else (self.id, watch)
+        drafts = _all_joined(map(drafts_of, calls), flow=self.id, before=before)
+        adding = LinkedAdd(self._connection)
+        with suppress(FirstFailure):
+            while chunk := list(islice(drafts, MAX_BATCH)):
+                for call in calls_of(chunk):
+                    goes_on = options.allow_failures
+                    await add_watched(adding, call, watch, goes_on=goes_on)
+        return [one.id for one in adding.added]
+
+    async def cancel(self, reason: str = "") -> None:
+        """Cancel the jobs that have not started; those that run go on."""
+        batch = await self._read()
+        store = self._connection.store
+        if not batch.state.is_final and CANCELLED not in batch.tags:
+            await store.update([Change(self.id, tags=(*batch.tags, CANCELLED))])
+        await cancel_members(store, self.id, reason or "its batch was cancelled")
+
+    async def retry_failed(self) -> int:
+        """
+        Run the jobs again that failed or were cancelled; return how many.
+
+        A batch that had ended ends again once they have.
+        """
+        batch = await self._read()
+        store = self._connection.store
+        tags = tuple(tag for tag in batch.tags if tag != CANCELLED)
+        await store.update([Change(self.id, tags=tags)])
+        number = await retry_members(store, self.id)
+        if number and batch.state.is_final:
+            await store.move(MoveRequest([self.id], State.WAITING))
+        return number
+
+    async def _read(self) -> Job:
+        [job] = await self._connection.store.get([self.id])
+        if job is None:
+            raise JobNotFound(self.id)
+        if job.type != BATCH:
+            raise ValueError(f"job {self.id} of type {job.type!r} is not a batch")
+        return job
+
+
+class JobFlows:
+    """What handlers do to flows: `kue.ActiveJob.batch` and `kue.ActiveJob.add`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def batch(self, batch_id: int) -> BatchHandle:
+        return BatchHandle(self._connection, batch_id)
+
+    async def add(self, parent: Job, calls: Iterable[Call]) -> list[int]:
+        """Add jobs that belong to *parent*."""
+        drafts = _all_joined(map(drafts_of, calls), flow=parent.flow, before=())
+        adding = LinkedAdd(self._connection)
+        await adding.add(
+            [
+                replace(draft, spec=replace(draft.spec, parent=parent.id))
+                for draft in drafts
+            ]
+        )
+        return [one.id for one in adding.added]
+
+
+def drafts_of(call: Call) -> list[Draft]:
+    """
+    Return the jobs of one call, which refer to each other by position.
+
+    A batch waits for all its jobs, so those after a failed one are cancelled.
+    """
+    if isinstance(call, Draft):
+        return [call]
+    drafts = getattr(call, "drafts", None)
+    if drafts is None:
+        raise TypeError(
+            f"a batch is made of signatures such as task.s(…), not of {call!r}"
+        )
+    made: list[Draft] = drafts("cancel")
+    return made
+
+
+def joined(
+    drafts: list[Draft], start: int, *, flow: int | None, before: tuple[int, ...]
+) -> Iterator[Draft]:
+    """Yield *drafts* as members; the first is number *start* + 1 of all drafts."""
+    for draft in drafts:
+        moved = linked(draft, lambda at: at - start if at < 0 else at)
+        yield replace(moved, flow=flow, before=before)
+
+
+def _all_joined(
+    groups: Iterable[list[Draft]], *, flow: int | None, before: tuple[int, ...]
+) -> Iterator[Draft]:
+    start = 0
+    for drafts in groups:
+        yield from joined(drafts, start, flow=flow, before=before)
+        start += len(drafts)
+
+
+class FirstFailure(Exception):
+    """A job of the batch failed, and the others are being cancelled."""
+
+
+async def add_watched(
+    adding: LinkedAdd, drafts: Sequence[Draft], watch: int | None, *, goes_on: bool
+) -> None:
+    """
+    Add members of a batch whose job for the first failure is *watch*.
+
+    Raises:
+        FirstFailure: That one runs or has run, unless the batch *goes_on* then.
+    """
+    try:
+        await adding.add(drafts)
+    except (InvalidTransition, JobNotFound) as exc:
+        if exc.job_id != watch:
+            raise
+        if not goes_on:
+            raise FirstFailure from exc
+        # Nothing waits for another failure.
+        await adding.add([replace(one, before=one.before[:1]) for one in drafts])

@@ -1,0 +1,171 @@
+"""
+Adding a flow: in one call if it fits, else behind a gate.
+
+One call is atomic.  A flow of several calls is held back by a gate, a job of the type
+``kue.gate`` that its first jobs wait for: it is opened when everything was added, and
+cancels the jobs if that did not happen within an hour.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from kue.client.backpressure import add_when_room
+from kue.client.flow_handle import FlowHandle
+from kue.client.handle import added_handle
+from kue.store.batches import bytes_of_draft, split
+from kue.store.values import MAX_BATCH, REFUSED
+from kue.worker.flow_jobs import GATE, OPEN, use_flow_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kue.client.connection import Connection
+    from kue.client.flow_plan import FlowPlan
+    from kue.client.handle import JobHandle
+    from kue.model.job import Draft
+    from kue.store.values import Added
+
+#: Opened by the producer, and run by every worker: see `kue.worker.flow_jobs`.
+GATE_HOURS = 1
+
+
+async def add_flow(
+    connection: Connection, plan: FlowPlan, *, durable: bool = False
+) -> FlowHandle[Any]:
+    """Add all jobs of *plan*; raises what `Kue.enqueue` raises."""
+    answers = await add_linked(connection, plan.drafts, durable=durable)
+    handles = [
+        added_handle(connection, draft.type, one, reader)
+        for draft, one, reader in zip(plan.drafts, answers, plan.readers, strict=True)
+    ]
+    return FlowHandle(connection, plan, handles)
+
+
+async def add_linked(
+    connection: Connection, drafts: list[Draft], *, durable: bool = False
+) -> list[Added]:
+    """Add drafts that refer to each other; none runs before all were added."""
+    await connection.subscriptions.ready()
+    adding = LinkedAdd(connection, durable=durable)
+    is_gated = len(calls_of(drafts)) > 1 or connection.store.spans_shards(
+        {draft.type for draft in drafts}
+    )
+    if is_gated:
+        await use_flow_jobs(connection.store)
+        drafts = _behind_gate(connection, drafts)
+    try:
+        await adding.add(drafts)
+    except BaseException:
+        await adding.cancel("the flow could not be added as a whole")
+        raise
+    if is_gated:
+        await open_gate(connection, adding.added[0])
+    return adding.added[is_gated:]
+
+
+def gate(connection: Connection) -> Draft:
+    """Return a gate that is closed."""
+    return connection.draft(
+        GATE, None, {"delay": f"{GATE_HOURS}h", "remove_on_complete": True}
+    )
+
+
+async def open_gate(connection: Connection, added: Added) -> None:
+    """Let the jobs run that wait for a gate."""
+    handle: JobHandle[None] = added_handle(connection, GATE, added)
+    # First, so that a gate which is due by now is not taken for an abandoned one.
+    await handle.update(data=OPEN)
+    await handle.promote()
+
+
+def _behind_gate(connection: Connection, drafts: Sequence[Draft]) -> list[Draft]:
+    """Return *drafts* after a gate, which those wait for that wait for no other."""
+    shifted = [linked(one, lambda at: at - 1 if at < 0 else at) for one in drafts]
+    return [gate(connection), *(map(_gated, shifted))]
+
+
+def _gated(draft: Draft) -> Draft:
+    after = draft.spec.after
+    if any(reference < 0 for reference in after):
+        return draft
+    return replace(draft, spec=replace(draft.spec, after=(*after, -1)))
+
+
+def linked(draft: Draft, resolve: Callable[[int], int]) -> Draft:
+    """Return *draft* with all references resolved."""
+    spec = replace(draft.spec, after=tuple(map(resolve, draft.spec.after)))
+    flow = None if draft.flow is None else resolve(draft.flow)
+    before = tuple(map(resolve, draft.before))
+    return replace(draft, spec=spec, flow=flow, before=before)
+
+
+def calls_of(drafts: Sequence[Draft]) -> list[Sequence[Draft]]:
+    """Return *drafts* in parts that one call takes, in order."""
+    return [
+        part[start : start + MAX_BATCH]
+        for part in split(drafts, bytes_of_draft)
+        for start in range(0, len(part), MAX_BATCH)
+    ]
+
+
+class LinkedAdd:
+    """
+    Adds drafts that refer to each other, in as many calls as they need.
+
+    A number -k in a draft is the k-th of all drafts that it was given so far.
+    """
+
+    def __init__(self, connection: Connection, *, durable: bool = False) -> None:
+        self._connection = connection
+        self._durable = durable
+        #: In the order of the drafts.
+        self.added: list[Added] = []
+
+    async def add(self, drafts: Sequence[Draft]) -> None:
+        """Add *drafts*, in calls of up to MAX_BATCH drafts and about 1 MiB."""
+        for call in calls_of(drafts):
+            await self._add_call(call)
+
+    async def cancel(self, reason: str) -> None:
+        """Cancel what was added and has not ended."""
+        ids = [one.id for one in self.added if one.new]
+        for start in range(0, len(ids), MAX_BATCH):
+            part = ids[start : start + MAX_BATCH]
+            await self._connection.store.cancel(part, reason=reason)
+
+    async def _add_call(self, drafts: Sequence[Draft]) -> None:
+        first = len(self.added)
+        self.added += [REFUSED] * len(drafts)
+
+        async def add_rest(rest: Sequence[Draft]) -> list[Added]:
+            numbers = [at for at, one in enumerate(self.added) if one.is_refused]
+            return await self._send(rest, numbers)
+
+        try:
+            await add_rest(drafts)
+        except BaseException:
+            del self.added[first:]
+            raise
+        if REFUSED in self.added:
+            answers = self.added[first:]
+            await add_when_room(self._connection.store, drafts, answers, add_rest)
+
+    async def _send(self, drafts: Sequence[Draft], numbers: list[int]) -> list[Added]:
+        """Add the drafts with these *numbers*, counted from 0, and note the answers."""
+        places = {number: place for place, number in enumerate(numbers)}
+
+        def resolved(reference: int) -> int:
+            """Return an id, or the place within this call."""
+            if reference > 0:
+                return reference
+            place = places.get(-reference - 1)
+            return self.added[-reference - 1].id if place is None else -place - 1
+
+        sent = [linked(draft, resolved) for draft in drafts]
+        answers = await self._connection.batcher.add_call(sent, durable=self._durable)
+        for number, answer in zip(numbers, answers, strict=True):
+            self.added[number] = answer
+        return answers

@@ -1,0 +1,96 @@
+"""Flows: the verbs `members` and `flow_counts`, over the indexes of all shards."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from kue.store.redis.verbs.pages import page_of, unranked
+from kue.store.validation import check_batch, check_limit, read_cursor
+from kue.store.values import FlowCounts, Page, PageRequest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from kue.store.redis.sharding import Shards
+
+_ENDS = ("complete", "failed", "cancelled")
+_GONE = tuple(f"gone_{end}" for end in _ENDS)
+
+
+async def members(
+    db: Shards, flow: int, *, limit: int = 50, cursor: str | None = None
+) -> Page:
+    check_limit(limit)
+    place = read_cursor(cursor)
+    if not limit or not await _exist(db, [flow]):
+        return Page([])
+    ids = _ids(db, flow, place[1] if place else 0, limit + 1)
+    return await page_of(db, unranked(ids), PageRequest(limit=limit))
+
+
+async def _ids(
+    db: Shards, flow: int, after: int, count: int
+) -> AsyncIterator[list[int]]:
+    """Yield the ids of members, in order, some from every shard at a time."""
+
+    async def read(shard: int) -> list[int]:
+        key = db.keys[shard].of_shard(f"members:{flow}")
+        span = (f"({after}", "+inf", "BYSCORE", "LIMIT", 0, count)
+        return [int(found) for found in await db.read(shard, "ZRANGE", key, *span)]
+
+    while True:
+        found = await db.on_all(read)
+        ids = sorted(chain(*found))[:count]
+        # Scores that are not ids, which is damage, would be found forever.
+        if not ids or ids[-1] <= after:
+            return
+        yield ids
+        after = ids[-1]
+
+
+async def flow_counts(db: Shards, flows: Sequence[int]) -> list[FlowCounts]:
+    check_batch(flows, "flows")
+    known = await _exist(db, flows)
+    asked = sorted(known)
+
+    async def read(shard: int) -> list[FlowCounts]:
+        keys = db.keys[shard]
+        replies = await db.read_many(
+            shard,
+            [
+                command
+                for flow in asked
+                for command in (
+                    ("ZCARD", keys.of_shard(f"members:{flow}")),
+                    ("HMGET", keys.of_shard(f"flow:{flow}"), *_ENDS, *_GONE),
+                )
+            ],
+        )
+        return [
+            _counts(size, [int(number or 0) for number in numbers])
+            for size, numbers in zip(replies[::2], replies[1::2], strict=True)
+        ]
+
+    parts = await db.on_all(read) if asked else []
+    totals = {
+        flow: FlowCounts(*map(sum, zip(*counts, strict=True)))
+        for flow, *counts in zip(asked, *parts, strict=True)
+    }
+    return [totals.get(flow, FlowCounts()) for flow in flows]
+
+
+def _counts(present: int, numbers: list[int]) -> FlowCounts:
+    ends, gone = numbers[: len(_ENDS)], numbers[len(_ENDS) :]
+    return FlowCounts(present + sum(gone), *ends)
+
+
+async def _exist(db: Shards, flows: Sequence[int]) -> set[int]:
+    """Return those whose jobs exist: elsewhere, an index may outlast its job."""
+    found: set[int] = set()
+    for shard, positions in db.by_shard(flows).items():
+        chosen = [flows[position] for position in positions]
+        commands = [("EXISTS", db.keys[shard].job(flow)) for flow in chosen]
+        replies = await db.read_many(shard, list(commands))
+        found |= {flow for flow, n in zip(chosen, replies, strict=True) if n}
+    return found

@@ -1,0 +1,190 @@
+"""
+Batches in the store: how one ends, and what is done to all of its members.
+
+A batch is a job of the type ``kue.batch`` that waits for its members, which are its
+flow.  It ends as they did.  A second job, ``kue.first-failure``, waits for the same
+members and runs only when one of them fails; the batch waits for that one, too.
+"""
+
+from __future__ import annotations
+
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kue.model.errors import Cancel, Fail, Release
+from kue.model.job import UNFINISHED, State
+from kue.store.values import MAX_BATCH, MoveRequest, PageRequest, Result
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping
+
+    from kue.model.job import Job
+    from kue.model.payload import JSON
+    from kue.store.contract import Store
+    from kue.store.values import FlowCounts
+    from kue.worker.active_run import ActiveRun
+
+BATCH = "kue.batch"
+FIRST_FAILURE = "kue.first-failure"
+#: A tag of batches whose members are not to run any more.
+CANCELLED = "cancelled"
+#: How long a batch waits for members that were retried: first, and at most.
+FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 0.5, 30.0
+#: Ids after its own where a first failure looks for its batch, before it searches.
+NEAR_IDS = 50
+#: Members that can be cancelled: those that run may finish.
+NOT_STARTED = UNFINISHED - {State.ACTIVE}
+
+
+class BatchOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The data of a batch."""
+
+    name: str = ""
+    allow_failures: bool = False
+    #: Whether the first job that it waits for is a gate, and the next a first failure.
+    has_gate: bool = False
+    has_watch: bool = False
+
+    @classmethod
+    def of(cls, batch: Job) -> BatchOptions:
+        """
+        Read them.
+
+        Raises:
+            ValueError: The job is not a batch.
+        """
+        try:
+            return msgspec.convert(batch.data, cls)
+        except msgspec.ValidationError as exc:
+            raise ValueError(
+                f"job {batch.id} of type {batch.type!r} is not a batch: {exc}"
+            ) from exc
+
+    def watch_of(self, batch: Job) -> int | None:
+        """Return the job that runs at the first failure, if there is one."""
+        after = batch.spec.after
+        return after[self.has_gate] if self.has_watch else None
+
+
+async def end_batch(store: Store, run: ActiveRun) -> JSON:
+    """Handle a batch whose members have ended: it ends as they did."""
+    options = BatchOptions.of(run.job)
+    [counts] = await store.flow_counts([run.id])
+    if counts.unfinished:
+        # Some were retried by hand.
+        delay = FIRST_LOOK_SECONDS * 2 ** min(run.job.releases, 10)
+        reason = f"{counts.unfinished:,} of its jobs have not ended"
+        raise Release(min(delay, MAX_LOOK_SECONDS), reason=reason)
+    if CANCELLED in run.tags:
+        raise Cancel(f"the batch was cancelled: {summary(counts)}")
+    if options.has_gate and await _is_cancelled(store, run.job.spec.after[0]):
+        raise Fail("the program that added the batch stopped before it was complete")
+    if counts.complete < counts.total and not options.allow_failures:
+        raise Fail(summary(counts))
+    return {
+        "total": counts.total,
+        "complete": counts.complete,
+        "failed": counts.failed,
+        "cancelled": counts.cancelled,
+    }
+
+
+async def first_failure(store: Store, run: ActiveRun) -> JSON:
+    """Handle the first failure in a batch; return the id of the failed member."""
+    batch = await _batch_of(store, run.id)
+    if batch is None:
+        raise Cancel("its batch is gone")
+    if not BatchOptions.of(batch).allow_failures:
+        await cancel_members(store, batch.id, "another job of its batch failed")
+    async for members in member_pages(store, batch.id):
+        for job in members:
+            if job.state is State.FAILED:
+                return job.id
+    return None
+
+
+async def cancel_members(store: Store, batch_id: int, reason: str) -> None:
+    """Cancel the members of a batch that have not started."""
+    async for members in member_pages(store, batch_id):
+        ids = [job.id for job in members if job.state in NOT_STARTED]
+        if ids:
+            await store.cancel(ids, reason=reason)
+
+
+async def retry_members(store: Store, batch_id: int) -> int:
+    """Requeue the members of a batch that did not succeed; return how many."""
+    states = (State.FAILED, State.CANCELLED)
+    number = 0
+    linked: dict[int, tuple[int, ...]] = {}
+    async for members in member_pages(store, batch_id):
+        ended = [job for job in members if job.state in states]
+        ids = [job.id for job in ended if not job.spec.after]
+        linked |= {job.id: job.spec.after for job in ended if job.spec.after}
+        if ids:
+            await store.move(MoveRequest(ids, State.WAITING, states=states))
+        number += len(ids)
+    return number + len(await block_again(store, linked))
+
+
+async def block_again(store: Store, jobs: Mapping[int, Collection[int]]) -> list[int]:
+    """Have ended *jobs* wait again for others, each after those that it waits for."""
+    known = jobs.keys()
+    order = TopologicalSorter({at: known & set(jobs[at]) for at in jobs})
+    order.prepare()
+    moved: list[int] = []
+    while order.is_active():
+        level = sorted(order.get_ready())
+        for start in range(0, len(level), MAX_BATCH):
+            ids = level[start : start + MAX_BATCH]
+            replies = await store.move(MoveRequest(ids, State.BLOCKED))
+            answered = zip(ids, replies, strict=True)
+            moved += [at for at, reply in answered if reply.word is Result.DONE]
+        order.done(*level)
+    return moved
+
+
+async def member_pages(store: Store, batch_id: int) -> AsyncIterator[list[Job]]:
+    """Yield the members of a batch, some at a time."""
+    cursor = None
+    while True:
+        page = await store.members(batch_id, limit=MAX_BATCH, cursor=cursor)
+        yield page.jobs
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def summary(counts: FlowCounts) -> str:
+    """Return how the members of a batch ended, as a sentence."""
+    cancelled = f", {counts.cancelled:,} were cancelled" if counts.cancelled else ""
+    return f"{counts.failed:,} of {counts.total:,} jobs failed{cancelled}"
+
+
+async def _is_cancelled(store: Store, job_id: int) -> bool:
+    [job] = await store.get([job_id])
+    return job is not None and job.state is State.CANCELLED
+
+
+async def _batch_of(store: Store, watch_id: int) -> Job | None:
+    """Return the batch that waits for a first failure: it was added right after it."""
+    near = await store.get(range(watch_id + 1, watch_id + NEAR_IDS))
+    for job in near:
+        if job is not None and _waits_for(job, watch_id):
+            return job
+    cursor = None
+    while True:
+        page = await store.page(
+            PageRequest(State.BLOCKED, BATCH, limit=MAX_BATCH, cursor=cursor)
+        )
+        for job in page.jobs:
+            if _waits_for(job, watch_id):
+                return job
+        cursor = page.cursor
+        if cursor is None:
+            return None
+
+
+def _waits_for(job: Job, watch_id: int) -> bool:
+    return job.type == BATCH and watch_id in job.spec.after

@@ -1,0 +1,331 @@
+"""Batches: many jobs with one progress, and callbacks when all have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import kue
+from kue import JobCancelled, JobFailed, Kue, State
+from kue.client import batch as batch_module
+from kue.client import flow_enqueue
+from tests.support.patience import PATIENCE_SECONDS, eventually
+
+
+class Import:
+    """Tasks of an import, and what they were called with."""
+
+    def __init__(self, q: Kue) -> None:
+        self.calls: list[Any] = []
+        self.broken: set[int] = set()
+        self.go = asyncio.Event()
+
+        @q.task(attempts=1)
+        async def load(row: int) -> int:
+            if row in self.broken:
+                raise ValueError(f"row {row} is broken")
+            self.calls.append(row)
+            return row
+
+        @q.task(attempts=1)
+        async def slow(row: int) -> None:
+            await self.go.wait()
+
+        @q.task(attempts=1)
+        async def note(what: str, number: int | None = None) -> None:
+            self.calls.append((what, number))
+
+        @q.task(attempts=1)
+        async def told(number: int, what: str) -> None:
+            self.calls.append((what, number))
+
+        self.load, self.slow, self.note, self.told = load, slow, note, told
+
+
+@pytest.fixture
+async def data(q: Kue) -> Import:
+    return Import(q)
+
+
+async def ended(q: Kue, batch: kue.BatchHandle) -> Any:
+    """Work until the batch and everything after it has ended."""
+    async with q.work():
+        try:
+            return await batch.result(timeout=PATIENCE_SECONDS)
+        finally:
+            await everything_ended(q)
+
+
+async def everything_ended(q: Kue) -> None:
+    async def is_so() -> bool:
+        return not await q.count(State.ACTIVE) + await q.count(State.WAITING)
+
+    await eventually(is_so)
+
+
+async def has_complete(q: Kue, number: int) -> bool:
+    return await q.count(State.COMPLETE) == number
+
+
+async def test_callbacks_run_once_all_jobs_have_succeeded(q: Kue, data: Import) -> None:
+    batch = (
+        kue.batch("import")
+        .then(data.told.s("then"))
+        .catch(data.told.s("catch"))
+        .finally_(data.told.s("finally"))
+    )
+
+    handle = await batch.enqueue(data.load.s(row) for row in range(3))
+
+    assert await ended(q, handle) == {
+        "total": 3,
+        "complete": 3,
+        "failed": 0,
+        "cancelled": 0,
+    }
+    assert sorted(data.calls[:3]) == [0, 1, 2]
+    assert sorted(data.calls[3:]) == [("finally", handle.id), ("then", handle.id)]
+
+
+async def test_progress_counts_the_jobs_that_have_ended(q: Kue, data: Import) -> None:
+    batch = kue.batch("import", allow_failures=True)
+    handle = await batch.enqueue([data.load.s(1), data.load.s(2), data.slow.s(3)])
+    before = await handle.progress()
+
+    async with q.work(types=["load"]):
+        await eventually(lambda: has_complete(q, 2))
+    after = await handle.progress()
+
+    assert (before.name, before.total, before.percent) == ("import", 3, 0)
+    assert (after.state, after.complete, after.percent) == (State.BLOCKED, 2, 66)
+
+
+async def test_the_first_failure_cancels_what_has_not_started(
+    q: Kue, data: Import
+) -> None:
+    data.broken = {1}
+    batch = kue.batch().then(data.told.s("then")).catch(data.told.s("catch"))
+    batch.finally_(data.told.s("finally"))
+    late = data.load.options(delay="1h")
+    handle = await batch.enqueue([data.load.s(1), late.s(2), late.s(3)])
+
+    with pytest.raises(JobFailed, match="1 of 3 jobs failed, 2 were cancelled"):
+        await ended(q, handle)
+
+    [failed] = (await q.page(State.FAILED, "load")).jobs
+    assert sorted(data.calls) == [("catch", failed.id), ("finally", handle.id)]
+
+
+async def test_a_batch_that_allows_failures_succeeds_with_some(
+    q: Kue, data: Import
+) -> None:
+    data.broken = {1}
+    batch = kue.batch(allow_failures=True).then(data.told.s("then"))
+    batch.catch(data.note.si("catch"))
+    handle = await batch.enqueue(data.load.s(row) for row in range(3))
+
+    result = await ended(q, handle)
+
+    assert (result["complete"], result["failed"]) == (2, 1)
+    assert set(data.calls) == {0, 2, ("catch", None), ("then", handle.id)}
+
+
+async def test_an_empty_batch_succeeds_at_once(q: Kue, data: Import) -> None:
+    handle = await kue.batch().then(data.told.s("then")).enqueue([])
+
+    assert (await ended(q, handle))["total"] == 0
+    assert data.calls == [("then", handle.id)]
+
+
+async def test_a_member_adds_further_ones(q: Kue, data: Import) -> None:
+    @q.task
+    async def split(job: kue.ActiveJob, rows: int) -> None:
+        assert job.batch is not None
+        await job.batch.add(data.load.s(row) for row in range(rows))
+
+    handle = await kue.batch().then(data.told.s("then")).enqueue([split.s(4)])
+
+    assert (await ended(q, handle))["total"] == 5
+    assert data.calls[-1] == ("then", handle.id)
+
+
+async def test_an_ended_batch_takes_no_further_jobs(q: Kue, data: Import) -> None:
+    handle = await kue.batch().enqueue([data.load.s(1)])
+    await ended(q, handle)
+
+    with pytest.raises(kue.InvalidTransition, match="is complete"):
+        await handle.add([data.load.s(2)])
+
+
+async def test_jobs_are_added_after_the_first_failure_where_failures_are_allowed(
+    q: Kue, data: Import
+) -> None:
+    data.broken = {1}
+    batch = kue.batch(allow_failures=True).catch(data.note.si("catch"))
+    handle = await batch.enqueue([data.load.s(1), data.slow.s(2)])
+    async with q.work(types=["load", "note"]):
+        # The first failure, and then the callback.
+        await eventually(lambda: has_complete(q, 2))
+
+    await handle.add([data.load.s(3)])
+    data.go.set()
+
+    assert (await ended(q, handle))["total"] == 3
+
+
+async def test_chains_in_a_batch_end_where_they_fail(q: Kue, data: Import) -> None:
+    data.broken = {1}
+    handle = await kue.batch(allow_failures=True).enqueue(
+        [data.load.s(1) | data.load.s(), data.load.s(2) | data.load.s()]
+    )
+
+    assert await ended(q, handle) == {
+        "total": 4,
+        "complete": 2,
+        "failed": 1,
+        "cancelled": 1,
+    }
+
+
+async def test_chains_in_a_batch_are_retried_as_a_whole(q: Kue, data: Import) -> None:
+    data.broken = {1}
+    handle = await kue.batch().enqueue([data.load.s(1) | data.load.s() | data.load.s()])
+    with pytest.raises(JobFailed):
+        await ended(q, handle)
+    data.broken = set()
+
+    assert await handle.retry_failed() == 3
+
+    assert (await ended(q, handle))["complete"] == 3
+
+
+async def test_cancelling_ends_what_has_not_started(q: Kue, data: Import) -> None:
+    batch = kue.batch().then(data.told.s("then")).finally_(data.told.s("finally"))
+    handle = await batch.enqueue(data.load.s(row) for row in range(3))
+
+    await handle.cancel("no longer needed")
+
+    assert (await handle.progress()).is_cancelled
+    assert await handle.add([data.load.s(9)]) == []
+    with pytest.raises(JobCancelled, match="3 were cancelled"):
+        await ended(q, handle)
+    assert data.calls == [("finally", handle.id)]
+
+
+async def test_failed_jobs_are_retried_and_the_batch_ends_again(
+    q: Kue, data: Import
+) -> None:
+    data.broken = {1}
+    handle = await kue.batch().then(data.told.s("then")).enqueue([data.load.s(1)])
+    with pytest.raises(JobFailed):
+        await ended(q, handle)
+    data.broken = set()
+
+    assert await handle.retry_failed() == 1
+
+    assert (await ended(q, handle))["complete"] == 1
+    assert data.calls == [1, ("then", handle.id)]
+
+
+async def test_a_large_batch_is_added_in_parts(
+    q: Kue, data: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_module, "MAX_BATCH", 4)
+    monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 4)
+    batch = kue.batch().then(data.told.s("then"))
+
+    handle = await batch.enqueue(data.load.s(row) for row in range(20))
+
+    assert (await ended(q, handle))["complete"] == 20
+    assert data.calls[-1] == ("then", handle.id)
+
+
+@pytest.mark.parametrize("allow_failures", [False, True])
+async def test_a_job_may_fail_while_others_are_added(
+    q: Kue, data: Import, monkeypatch: pytest.MonkeyPatch, allow_failures: bool
+) -> None:
+    """The rest is added where failures are allowed, and not where they are not."""
+    monkeypatch.setattr(batch_module, "MAX_BATCH", 4)
+    monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 4)
+    data.broken = {0}
+    real, parts = flow_enqueue.LinkedAdd.add, 0
+
+    async def add(self: Any, drafts: Any) -> None:
+        nonlocal parts
+        await real(self, drafts)
+        parts += 1
+        if parts == 3:
+            await eventually(lambda: has_failed(q))
+
+    monkeypatch.setattr(flow_enqueue.LinkedAdd, "add", add)
+    batch = kue.batch(allow_failures=allow_failures).catch(data.note.si("catch"))
+    async with q.work():
+        handle = await batch.enqueue(data.load.s(row) for row in range(20))
+        with suppress(JobFailed):
+            await handle.result(timeout=PATIENCE_SECONDS)
+
+    progress = await handle.progress()
+    assert progress.failed == 1
+    assert (progress.total == 20) is allow_failures
+    assert progress.state is (State.COMPLETE if allow_failures else State.FAILED)
+
+
+async def has_failed(q: Kue) -> bool:
+    jobs = (await q.page(State.COMPLETE, "kue.first-failure")).jobs
+    return bool(jobs)
+
+
+async def test_a_batch_that_was_not_added_as_a_whole_fails(
+    q: Kue, data: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def die(*_: Any) -> None:
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(batch_module, "MAX_BATCH", 4)
+    monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 4)
+    monkeypatch.setattr(batch_module, "open_gate", die)
+    with pytest.raises(RuntimeError, match="killed"):
+        await kue.batch().enqueue(data.load.s(row) for row in range(20))
+    [gate] = (await q.page(type="kue.gate")).jobs
+    [stored] = (await q.batches()).batches
+
+    # As if the hour had passed.
+    await q.handle(gate).promote()
+
+    with pytest.raises(JobFailed, match="stopped before it was complete"):
+        await ended(q, q.batch(stored.id))
+
+
+async def test_what_cannot_be_a_job_is_refused_before_anything_is_added(
+    q: Kue, data: Import
+) -> None:
+    with pytest.raises(TypeError, match="made of signatures"):
+        await kue.batch().enqueue([data.load])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="at least one job"):
+        await kue.batch().enqueue([])
+    job = await data.load.enqueue(1)
+    with pytest.raises(ValueError, match="is not a batch"):
+        await q.batch(job.id).progress()
+
+    assert sum((await q.counts()).values()) == 1
+
+
+def test_ordinary_code_makes_batches() -> None:
+    q = Kue("memory://")
+
+    @q.task
+    def load(row: int) -> int:
+        return row
+
+    handle = kue.batch("import").delay(load.s(row) for row in range(3))
+    handle.add([load.s(3)])
+    with q.sync.work():
+        assert handle.result(timeout=PATIENCE_SECONDS)["complete"] == 4
+
+    [found] = q.sync.batches().batches
+    assert (found.id, found.percent) == (handle.id, 100)
+    assert q.sync.batch(handle.id).progress() == found
+    q.sync.close()

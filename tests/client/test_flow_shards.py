@@ -1,0 +1,71 @@
+"""Flows whose jobs are on several shards."""
+
+from __future__ import annotations
+
+import pytest
+
+import kue
+from kue import Kue
+from kue.store.contract import Store
+from tests.support.patience import PATIENCE_SECONDS
+
+#: Enough for jobs on each of four shards.
+NAMES = [f"step {number}" for number in range(8)]
+
+
+@pytest.fixture
+async def q(store: Store) -> Kue:
+    return Kue(store=store)
+
+
+def steps(q: Kue) -> list[kue.Task[[int], object, int]]:
+    """Return tasks that add one, of types on all shards."""
+
+    def make(name: str) -> kue.Task[[int], object, int]:
+        @q.task(name=name, attempts=1)
+        async def step(number: int) -> int:
+            return number + 1
+
+        return step
+
+    return [make(name) for name in NAMES]
+
+
+@pytest.mark.parametrize("engine", ["redis-shards", "redis-cluster"], indirect=True)
+async def test_a_chain_across_shards_passes_its_results_on(q: Kue) -> None:
+    first, *rest = steps(q)
+    assert q.store.spans_shards(NAMES)
+    flow = await kue.chain(first.s(0), *(task.s() for task in rest)).enqueue()
+
+    async with q.work():
+        assert await flow.result(timeout=PATIENCE_SECONDS) == len(NAMES)
+
+    graph = await q.flow(flow.id)
+    assert (graph.total, graph.complete) == (len(NAMES), len(NAMES))
+
+
+@pytest.mark.parametrize("engine", ["redis-shards", "redis-cluster"], indirect=True)
+async def test_a_batch_across_shards_ends_once_with_its_callbacks(q: Kue) -> None:
+    called: list[int] = []
+
+    @q.task
+    async def done(batch_id: int) -> None:
+        called.append(batch_id)
+
+    tasks = steps(q)
+    batch = (
+        await kue.batch()
+        .then(done.s())
+        .finally_(done.s())
+        .enqueue(task.s(number) for number in range(10) for task in tasks)
+    )
+
+    async with q.work():
+        result = await batch.result(timeout=PATIENCE_SECONDS)
+        page = await q.flow(batch.id)
+        for node in page.nodes:
+            if node.type == "done":
+                await (await q.get(node.id)).result(timeout=PATIENCE_SECONDS)
+
+    assert (result["total"], result["complete"]) == (80, 80)
+    assert set(called) == {batch.id}
