@@ -2,10 +2,13 @@
 -- one for all types, are entered in `:failures`.  A worker reads them from there, and adds
 -- the jobs that report them.  A rule of the wrong Redis type must not keep a job from
 -- ending; `kue doctor` reports it.
+local report_failures, expired_line
+
+do
 local RESERVED = "kue."
 
 -- Enter jobs of a type; `tokens` are those of their runs, none if they did not run.
-local function report_failures(job_type, ids, tokens)
+report_failures = function(job_type, ids, tokens)
   if string.sub(job_type, 1, #RESERVED) == RESERVED then
     return
   end
@@ -40,7 +43,7 @@ end
 
 -- Return the end of the history line of an expired job.  `tails`: that of one without an
 -- error, a tab, and that of one that had an error, which replaces "%s" in it.
-local function expired_line(id, tails)
+expired_line = function(id, tails)
   local plain, retried = string.match(tails, "^(.*)\t(.*)$")
   local number, last = 0, nil
   for line in string.gmatch(redis.call("GET", job .. id) or "", "[^\n]+") do
@@ -56,4 +59,5 @@ local function expired_line(id, tails)
   end
   local at = string.find(retried, "%s", 1, true)
   return string.sub(retried, 1, at - 1) .. last .. string.sub(retried, at + 2)
+end
 end

@@ -5,12 +5,17 @@
 -- worker was last found: a worker is forgotten once every type was searched since then.  A
 -- type's entry in the agenda is at most LOOK_MS after the start of its last full search.
 -- An unregistered worker is lost, too: once a minute all runs are searched for those.
-local RUNS_PER_PASS, FULL_SEARCH_MS = 2000, 60000
-local lost, is_reported, has_runs, is_over, is_known = {}, {}, {}, {}, {}
-local runs_searched, is_full_search = 0, false
-local dead = {}
+local RUNS_PER_PASS = 2000
+local lost, runs_searched = {}, 0
+local find_dead, search, forget_dead
 
-local function find_dead(swept)
+-- A script may have 200 local names: those of this block end with it.
+do
+local FULL_SEARCH_MS = 60000
+local is_reported, has_runs, is_over, is_known = {}, {}, {}, {}
+local dead, is_full_search = {}, false
+
+find_dead = function(swept)
   dead = redis.call("ZRANGEBYSCORE", root .. ":workers", "-inf", now, "LIMIT", 0, 100)
   is_full_search = math.floor(now / FULL_SEARCH_MS) ~= math.floor(swept / FULL_SEARCH_MS)
 end
@@ -51,7 +56,7 @@ local function begin_search(field)
 end
 
 -- Search a type; return since when all its runs have been searched, false if some are left.
-local function search(job_type, q)
+search = function(job_type, q)
   local field = "type:" .. job_type
   local cursor, begun, saved = begin_search(field)
   if #dead == 0 and not is_full_search and not saved then
@@ -77,7 +82,7 @@ local function search(job_type, q)
 end
 
 -- Forget dead workers without runs; all types have been searched since `searched`.
-local function forget_dead(searched)
+forget_dead = function(searched)
   for worker in pairs(has_runs) do
     redis.call("HSET", root .. ":search", "worker:" .. worker, now)
   end
@@ -93,4 +98,5 @@ local function forget_dead(searched)
       redis.call("HDEL", root .. ":search", "worker:" .. worker)
     end
   end
+end
 end

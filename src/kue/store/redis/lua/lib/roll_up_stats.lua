@@ -2,14 +2,16 @@
 -- and the next pass begins after it.  A minute may have a few fields for every type that
 -- was busy in it: one with very many is added in several passes.
 local FIELDS_PER_PASS = 2000
+local unrolled, roll_up
 
+do
 local function hour_of(minute)
   return root .. ":hours:" .. math.floor(minute / 60)
 end
 
 -- Return the minutes to add now, the last minute that is then done, and where in the first
 -- of them the last pass stopped.
-local function unrolled(minutes_kept, minutes_per_pass)
+unrolled = function(minutes_kept, minutes_per_pass)
   local full = math.floor(now / 60000) - 1
   local meta = redis.call("HMGET", root .. ":meta", "rolled", "rolling")
   local rolled = tonumber(meta[1]) or 0
@@ -44,7 +46,7 @@ end
 
 -- Return whether all of it was added.  A full minute no longer changes, so that a cursor
 -- stays valid from one pass to the next.
-local function roll_up(minutes, last, cursor, hours_kept)
+roll_up = function(minutes, last, cursor, hours_kept)
   local fields = 0
   for _, minute in ipairs(minutes) do
     cursor = cursor or "0"
@@ -68,4 +70,5 @@ local function roll_up(minutes, last, cursor, hours_kept)
     redis.call("HDEL", root .. ":meta", "rolling")
   end
   return true
+end
 end
