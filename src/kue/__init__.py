@@ -12,6 +12,7 @@ from kue.client.ready_middleware import (
     fail_on,
     not_counted,
     release_when,
+    retry_on,
     skip_when,
     window,
 )
@@ -41,18 +42,23 @@ from kue.model.errors import (
     Retry,
     ScheduleDeclared,
     ScheduleNotFound,
+    SignalTimeout,
     Skip,
+    SoftTimeout,
+    StepError,
     StoreCorrupt,
     StoreError,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
+    Suspended,
     UniqueHeld,
 )
 from kue.model.events import Event, Kind
 from kue.model.job import Draft, Job, Priority, State
 from kue.model.named_limits import LimitRule, StoredLimit, TaskLimit, concurrency, rate
 from kue.model.schedule import Schedule
+from kue.model.steps import JobSteps, Signal, Step
 from kue.model.version import version
 from kue.worker import ActiveJob, Interrupted, current_job
 
@@ -89,6 +95,7 @@ __all__ = [
     "JobFailed",
     "JobHandle",
     "JobNotFound",
+    "JobSteps",
     "Kind",
     "Kue",
     "KueError",
@@ -103,14 +110,20 @@ __all__ = [
     "ScheduleDeclared",
     "ScheduleNotFound",
     "Selection",
+    "Signal",
+    "SignalTimeout",
     "Skip",
+    "SoftTimeout",
     "State",
+    "Step",
+    "StepError",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
     "StoreRefused",
     "StoreUnavailable",
     "StoredLimit",
+    "Suspended",
     "SyncJobBuilder",
     "SyncJobHandle",
     "SyncKue",
@@ -131,6 +144,7 @@ __all__ = [
     "not_counted",
     "rate",
     "release_when",
+    "retry_on",
     "skip_when",
     "window",
 ]

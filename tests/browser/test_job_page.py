@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from playwright.async_api import BrowserContext, Locator, Page, Route, expect
 
@@ -424,6 +425,58 @@ async def test_a_delayed_job_tells_when_it_runs(
 
 
 # -- acting --------------------------------------------------------------------
+
+
+async def test_steps_are_shown_and_a_signal_is_sent(
+    page: Page, address: str, q: Kue
+) -> None:
+    job_id = await waiting_for_signal(q)
+    await opened(page, f"{address}/jobs/{job_id}")
+    steps = panel(page, "Steps")
+    notes = page.locator(".job-notes").first
+    await expect(notes).to_contain_text(
+        "Waits for signal approved, and times out in 1 d"
+    )
+    for text in ("charge", "Sleep", "Wait", "until ", "early"):
+        await expect(steps).to_contain_text(text)
+    await steps.get_by_text("charge", exact=True).click()
+    await expect(steps).to_contain_text("receipt")
+    await shoot(page, "job-steps")
+    assert await barriers(page) == []
+
+    await choose(page, "Send signal…")
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_label("Name")).to_have_value("approved")
+    await dialog.get_by_label("Data").fill('{"by": "ann"}')
+    await shoot(page, "job-signal")
+    await dialog.get_by_role("button", name="Send", exact=True).click()
+
+    await expect(told(page, f"Signal approved is sent to job {job_id}")).to_be_visible()
+    await expect(badge(page)).to_have_text("waiting")
+    await expect(notes).not_to_contain_text("Waits for signal")
+    sent = (await q.steps(job_id)).signals[-1]
+    assert (sent.name, sent.data) == ("approved", {"by": "ann"})
+
+
+async def waiting_for_signal(q: Kue) -> int:
+    """Bring about a job that did a step, slept, and waits for a signal."""
+    now = await q.now()
+    job_id = await add_one(q.store, "order", now=now - 2 * HOUR)
+    job = await claim_one(q.store, "order", now=now - 2 * HOUR)
+    result = msgspec.Raw(b'{"receipt": "r-7"}')
+    await q.store.record_step(
+        job, "charge", result, duration=340, now=now - 2 * HOUR + SECOND
+    )
+    for field, delay, at in (
+        ("sleep:1", HOUR, now - 2 * HOUR + SECOND),
+        ("wait:1:approved", 48 * HOUR, now - HOUR + 2 * SECOND),
+    ):
+        ending = Released(delay, reason="sleeps", suspended=field)
+        await q.store.settle([Outcome(job, ending)], now=at)
+        if field == "sleep:1":
+            job = await claim_one(q.store, "order", now=at + delay)
+    await q.signal(job_id, "early", {"from": "a webhook"})
+    return job_id
 
 
 async def test_a_failed_job_is_retried_and_runs(

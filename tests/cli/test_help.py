@@ -129,6 +129,7 @@ def test_a_store_that_cannot_be_reached_exits_with_3(
     monkeypatch.setenv("KUE_URL", "redis://ann:secret@127.0.0.1:1/0")
     needed = {
         "alert set": ["email", "--backlog", "1"],
+        "failed rule": ["email", "--dead-letter", "dead"],
         "failed retry": ["7"],
         "failed flush": [],
         "failed prune": ["--older-than", "1d"],

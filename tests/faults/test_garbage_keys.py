@@ -50,9 +50,12 @@ NEVER_THERE = {
     "acts",
     "cancelling",
     "claims:*",
+    "failure_rules",  # what is not there is not done
+    "failures",
     "hours:*",
     "info",
     "job:*:log",
+    "job:*:steps",  # the job begins again
     "limit rate:*",  # begins again
     "listeners",
     "meta",  # written again by the next opening; workers that run notice
@@ -72,6 +75,7 @@ _TEXT = ("empty", "text", "object", "negative", "float", "huge", "nan", "binary"
 LEGAL = {
     "agenda": {"=0.5"},  # as types without jobs have it
     "*:fair": {"=-7", "+negative"},  # priorities may be negative
+    "failure_rules": {"ruled=object"},  # fields of another release
     "info": {"w*=object"},
     "limit running:*": {f"={score}" for score in SCORES},  # since when is not used
     # Any text, and of workers that nobody knows.

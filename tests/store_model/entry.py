@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kue.model.job import MAX_HISTORY, Attempt, Draft, Job, State
+from kue.model.job import MAX_HISTORY, Attempt, Draft, Job, State, last_progress
 from kue.model.payload import JSON
+from kue.model.steps import MAX_SUSPENSIONS
 from kue.store.codec import encode_json
 from kue.store.values import LogLine, Result
+from tests.store_model.stepping import StepBook
 
 
 @dataclass
@@ -48,6 +50,9 @@ class Entry:
     #: Parents it still waits for.
     parents: set[int] = field(default_factory=set)
     log: list[LogLine] = field(default_factory=list)
+    steps: StepBook = field(default_factory=StepBook)
+    #: Whether it ever had any: most jobs need not be asked for them.
+    had_steps: bool = False
 
     @classmethod
     def born(cls, job_id: int, draft: Draft, now: int) -> Entry:
@@ -102,6 +107,7 @@ class Entry:
         for name in ("draft", "priority", "data", "tags", "max_attempts"):
             setattr(self, name, getattr(fresh, name))
         self.attempts = self.stalls = 0
+        self.steps = StepBook()
         self.parents.clear()
         self.let_go()
         due = self.time_from(now)
@@ -117,6 +123,13 @@ class Entry:
         """Tell whether the end of a run is still in the story."""
         return any(line.token == token for line in self.history[-MAX_HISTORY:])
 
+    def add_line(self, line: Attempt) -> None:
+        """Add to the story, which keeps the last suspensions alone."""
+        suspended = [one for one in self.history if one.suspended]
+        if line.suspended and len(suspended) >= MAX_SUSPENSIONS:
+            self.history.remove(suspended[0])
+        self.history.append(line)
+
     def let_go(self) -> None:
         """No limit holds it back any more."""
         self.may_be_held = self.is_held = self.is_set_aside = False
@@ -124,6 +137,9 @@ class Entry:
     def view(self) -> Job:
         """Return what a reader of the store must see, but for `Job.held`."""
         draft = self.draft
+        progress, data = self.progress, self.progress_data
+        if self.state.is_final:
+            progress, data = last_progress(self.state, self.history[-MAX_HISTORY:])
         spec = msgspec.structs.replace(
             draft.spec,
             data=self.data,
@@ -150,8 +166,8 @@ class Entry:
             promote_at=self.promote_at if self.state is State.DELAYED else None,
             token=self.token,
             stalls=self.stalls,
-            progress=100 if self.state is State.COMPLETE else self.progress,
-            progress_data=self.progress_data,
+            progress=progress,
+            progress_data=data,
             cancelling=self.cancelling,
             rank=self.rank if self.state is State.WAITING else 0,
             history=tuple(self.history[-MAX_HISTORY:]),

@@ -27,19 +27,8 @@ __all__ = ["main"]
 #: Each is in the module of the same name.
 COMMANDS = (
     *("alert", "bench", "bus", "circuit", "completion", "connections", "dashboard"),
-    *(
-        "demo",
-        "doctor",
-        "failed",
-        "job",
-        "limit",
-        "queue",
-        "schedule",
-        "tag",
-        "token",
-        "top",
-        "up",
-    ),
+    *("demo", "doctor", "failed", "job", "limit", "queue", "run", "schedule", "tag"),
+    *("token", "top", "up"),
     *("user", "worker", "workers"),
 )
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kue.aio.retry import StoreRetry
 from kue.aio.tasks import BackgroundTasks
 from kue.client.alert_events import AlertEvents
 from kue.client.enqueue_batcher import EnqueueBatcher
+from kue.client.job_listeners import JobListeners
+from kue.client.queue_errors import QueueErrors
 from kue.client.subscriptions import Subscriptions
 from kue.model.draft import DraftTemplate, draft
 from kue.model.duration import Duration, epoch_ms, milliseconds
 from kue.model.errors import DuplicateJob
+from kue.model.retry_policy import MAX_STALLS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
-    from typing import Any
 
     from kue.model.job import Draft
     from kue.model.payload import JSON
@@ -41,8 +43,18 @@ class Connection:
         #: Adds that were put off until now.
         self.deferred = BackgroundTasks()
         self.subscriptions = Subscriptions(store, self.store_retry, self.background)
+        self.errors = QueueErrors(self.subscriptions, self.background)
+        self.subscriptions.callbacks.on_error = self.errors.report
+        self.store_retry.on_error = self.errors.report
+        self.job_listeners = JobListeners(store, self.store_retry, self.background)
         self.alert_events = AlertEvents(store, self.store_retry, self.background)
         self.batcher = EnqueueBatcher(store)
+        #: Options that settings make the default.
+        self._defaults: dict[str, Any] = {}
+        if settings.max_stalls != MAX_STALLS:
+            self._defaults["max_stalls"] = settings.max_stalls
+        if not settings.job_events:
+            self._defaults["events"] = False
         self._plain = lru_cache(MAX_TEMPLATES)(partial(self.template, options={}))
 
     def twin(self) -> Connection:
@@ -61,11 +73,13 @@ class Connection:
         """Return a valid draft; raises what `kue.model.draft.draft` raises."""
         if not options and isinstance(type, str):
             return self._plain(type).draft(data)
-        return draft(type, data, max_data=self.settings.max_data, **options)
+        given = {**self._defaults, **options}
+        return draft(type, data, max_data=self.settings.max_data, **given)
 
     def template(self, type: str, options: Mapping[str, Any]) -> DraftTemplate:
         """Return a template for drafts that differ in their data; raises as `draft`."""
-        return DraftTemplate(type, options, max_data=self.settings.max_data)
+        given = {**self._defaults, **options}
+        return DraftTemplate(type, given, max_data=self.settings.max_data)
 
     def add(self, draft: Draft, *, durable: bool = False) -> Awaitable[Added]:
         """Add one draft; a durable one is sent alone; may raise `DuplicateJob`."""

@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kue.aio.callbacks import awaited
-from kue.model.job import Error, Failed, Job
+from kue.model.job import Error, Job
 from kue.model.payload import JSON
 
 if TYPE_CHECKING:
     from kue.aio.tasks import BackgroundTasks
     from kue.client.failover_connection import FailedOver
     from kue.model.alerts import AlertNotice
-    from kue.store.values import Outcome
     from kue.worker.active_job import ActiveJob
 
 CallNext: TypeAlias = Callable[[Any], Awaitable[JSON]]
@@ -65,12 +64,6 @@ class Hooks:
             except Exception:
                 logger.exception("shutdown hook %r raised", hook)
 
-    def notify_failure(self, calls: BackgroundTasks, outcome: Outcome) -> None:
-        """Call the failure hooks in one of *calls*, if the job failed for good."""
-        if isinstance(outcome.ending, Failed):
-            call = self._call_on_failure(outcome.job, outcome.ending.error)
-            calls.start(call, f"kue failure {outcome.job.id}")
-
     def notify_alerts(
         self, calls: BackgroundTasks, notices: Sequence[AlertNotice]
     ) -> None:
@@ -97,12 +90,3 @@ class Hooks:
                     await awaited(hook(notice))
                 except Exception:
                     logger.exception("alert hook %r raised", hook)
-
-    async def _call_on_failure(self, job: Job, error: Error) -> None:
-        for hook in self.failure:
-            try:
-                await awaited(hook(job, error))
-            except Exception:
-                logger.exception(
-                    "failure hook %r raised", hook, extra={"job_id": job.id}
-                )

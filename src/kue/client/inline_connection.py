@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kue.aio.tasks import BackgroundTasks
 from kue.client.connection import Connection
-from kue.model.job import PROMOTABLE, Released, Retried, State
+from kue.client.failure_hooks import call_hook
+from kue.model.job import PROMOTABLE, Failed, Released, Retried, State
 from kue.store.values import Claim, ClaimRequest, MoveRequest, Outcome
 from kue.worker import log_capture
 from kue.worker.active_run import ActiveRun
@@ -41,6 +41,14 @@ URL = "sync://"
 LEASE_MS = 365 * 86_400_000
 #: A job that is released without a delay would be claimed again and again.
 RELEASED_MS = 1_000
+
+
+class _NoLane:
+    """Stands for the lane of a run: here each run belongs to its caller."""
+
+    def abandon(self, run: ActiveRun) -> None: ...
+    def pause(self, by: str) -> None: ...
+    def resume(self, by: str) -> None: ...
 
 
 class InlineConnection(Connection):
@@ -118,7 +126,7 @@ class InlineConnection(Connection):
     async def _ending(self, job: Job) -> Ending | None:
         if self._services is None:
             self._services = RunServices(self.store, self.settings.url)
-        run = ActiveRun(job, self._services, lambda run: None)
+        run = ActiveRun(job, self._services, _NoLane())
         with ExitStack() as stack:
             if self.settings.capture:
                 stack.enter_context(log_capture.captured())
@@ -140,6 +148,12 @@ class InlineConnection(Connection):
         await self.store.settle([outcome])
         if isinstance(ending, Retried):
             await self._promote([outcome.job.id], PROMOTABLE)
-        calls = BackgroundTasks()
-        self._hooks.notify_failure(calls, outcome)
-        await calls.finish()
+        if isinstance(ending, Failed):
+            await self._call_failure_hooks(outcome.job)
+
+    async def _call_failure_hooks(self, job: Job) -> None:
+        hooks = self._handlers.failure_hooks(job.name, self._hooks.failure)
+        [failed] = await self.store.get([job.id]) if hooks else [None]
+        if failed is not None:
+            for hook in hooks:
+                await call_hook(hook, failed)

@@ -16,6 +16,7 @@ from kue.client.circuits import Circuits
 from kue.client.connection import Connection
 from kue.client.connections import connect
 from kue.client.failover_connection import FailoverConnection
+from kue.client.failures import Failures
 from kue.client.handle import JobHandle, added_handle
 from kue.client.hooks import Hooks
 from kue.client.inline_connection import InlineConnection
@@ -46,6 +47,7 @@ class Kue(
     Queries,
     QueueAdmin,
     Circuits,
+    Failures,
     Schedules,
     Alerts,
     BulkActions,
@@ -255,13 +257,17 @@ class Kue(
 
         Every subscriber receives every event.  A callback may be a coroutine function;
         one that raises is logged and disturbs no other.  "alert" is reported by every
-        process that checks thresholds: see `alert`.
+        process that checks thresholds: see `alert`.  "error" is every failed run, and
+        what fails in this process where nobody awaits it: calls that workers and
+        subscriptions repeat until the store can answer them, and listeners that raise.
 
         Raises:
             ValueError: There is no such event; the message lists those there are.
         """
         if event == Kind.ALERT:
             self._connection.alert_events.on(callback)
+        elif event == Kind.ERROR:
+            self._connection.errors.on(callback)
         else:
             kind = kind_of(event, prefix=QUEUE_PREFIX)
             self._connection.subscriptions.on(kind, callback)
@@ -271,6 +277,8 @@ class Kue(
         """Unregister *callback*, or with None all callbacks of *event*."""
         if event == Kind.ALERT:
             self._connection.alert_events.off(callback)
+        elif event == Kind.ERROR:
+            self._connection.errors.off(callback)
         else:
             kind = kind_of(event, prefix=QUEUE_PREFIX)
             self._connection.subscriptions.off(kind, callback)

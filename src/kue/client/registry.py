@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.client.declared_limits import DeclaredLimits
-from kue.client.hooks import Middleware, compose
+from kue.client.hooks import FailureHook, Middleware, compose
 from kue.client.worker_resource import Resource, using
 from kue.model.errors import ConfigError
+from kue.model.failure_rule import FailureRule, check_rule
 from kue.model.names import check_path_name
 from kue.worker.lane import Processor
 from kue.worker.queued_tasks import QueuedTask, release_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kue.client.declared_schedules import DeclaredSchedule
     from kue.model.alerts import AlertRule
@@ -40,6 +41,10 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True):
     weight: int = 1
     middleware: tuple[Any, ...] = ()
     uses: tuple[Any, ...] = ()
+    #: Called when a job of the type has failed for good, before the queue's own hooks.
+    on_failure: tuple[FailureHook, ...] = ()
+    #: The type that failed jobs are forwarded to; None for the queue's own rule.
+    dead_letter: str | None = None
     #: Where its jobs wait, if not in the queue that is named like their type.
     queue: str | None = None
 
@@ -79,6 +84,7 @@ class HandlerRegistry:
             raise ValueError(
                 f"type {settings.type!r} has a handler in this queue already"
             )
+        check_rule(settings.type, FailureRule(dead_letter=settings.dead_letter or ""))
         self._settings[settings.type] = settings
 
     def declare(self, schedule: DeclaredSchedule) -> None:
@@ -94,6 +100,32 @@ class HandlerRegistry:
                 "another name="
             )
         self.schedules[schedule.name] = schedule
+
+    def failure_hooks(
+        self, type: str, common: Sequence[FailureHook]
+    ) -> tuple[FailureHook, ...]:
+        """Return the hooks of a type: its own, then *common*; none if it is unknown."""
+        settings = self._settings.get(type)
+        return () if settings is None else (*settings.on_failure, *common)
+
+    def failure_rules(
+        self, common: Sequence[FailureHook], dead_letter: str
+    ) -> dict[str, FailureRule]:
+        """Return what is declared about failed jobs of each type."""
+        rules: dict[str, FailureRule] = {}
+        for type, settings in self._settings.items():
+            given = settings.dead_letter
+            target = dead_letter if given is None else given
+            rules[type] = FailureRule(
+                hooks=bool(self.failure_hooks(type, common)),
+                declared="" if target == type else target,
+            )
+        for type, settings in self._settings.items():
+            if settings.queue is not None and rules[type].is_asked:
+                # The store notes failures by the queue that jobs wait in.
+                of_queue = rules.get(settings.queue, FailureRule())
+                rules[settings.queue] = msgspec.structs.replace(of_queue, hooks=True)
+        return rules
 
     def processors(
         self, types: Iterable[str] | None = None, concurrency: int | None = None

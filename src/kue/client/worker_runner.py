@@ -11,20 +11,24 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from kue.aio.event_loop import on_signals
 from kue.aio.tasks import BackgroundTasks, cancel_all, wait_for_first
+from kue.client import failure_hooks
 from kue.client.alert_registration import reconcile_alerts
+from kue.client.declared_failures import write_failure_rules
 from kue.client.declared_limits import write_limits
 from kue.client.declared_schedules import reconcile
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import ConfigError
 from kue.model.queue_patterns import QueuePatterns
+from kue.worker.failure_reporter import FailureOptions
 from kue.worker.worker import GRACE_SECONDS, Worker, WorkerOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
     from kue.client.connection import Connection
-    from kue.client.hooks import Hooks
+    from kue.client.hooks import FailureHook, Hooks
     from kue.client.registry import HandlerRegistry
+    from kue.model.failure_rule import FailureRule
     from kue.worker.lane import Processor
     from kue.worker.worker import FindQueues
 
@@ -214,7 +218,7 @@ class RunMethods:
         seconds = milliseconds(grace, field="grace") / 1000
         options = WorkerOptions(grace=seconds, **rest)
         hook_calls = BackgroundTasks()
-        notify = partial(self._hooks.notify_failure, hook_calls)
+        rules = self._failure_rules
         notify_alerts = partial(self._hooks.notify_alerts, hook_calls)
         processors, find_queues = self._served(types, queues, options.concurrency)
         worker = Worker(
@@ -223,8 +227,12 @@ class RunMethods:
             self._connection.settings,
             options,
             find_queues=find_queues,
-            on_failed=notify if self._hooks.failure else None,
+            failures=FailureOptions(
+                types=frozenset(type for type, rule in rules.items() if rule.is_asked),
+                hooks=self._hook_processor(rules),
+            ),
             on_alerts=notify_alerts if self._hooks.alert else None,
+            on_error=self._connection.errors.report,
         )
         return worker, hook_calls
 
@@ -243,6 +251,20 @@ class RunMethods:
         may_find = patterns.is_open and self._handlers.own_queues
         return find(()), find if may_find else None
 
+    def _hook_processor(self, rules: dict[str, FailureRule]) -> Processor | None:
+        if not any(rule.hooks for rule in rules.values()):
+            return None
+        return failure_hooks.processor(self._connection.store, self._failure_hooks)
+
+    def _failure_hooks(self, type: str) -> Sequence[FailureHook]:
+        return self._handlers.failure_hooks(type, self._hooks.failure)
+
+    @property
+    def _failure_rules(self) -> dict[str, FailureRule]:
+        return self._handlers.failure_rules(
+            self._hooks.failure, self._connection.settings.dead_letter
+        )
+
     async def _run(self, worker: Worker, hook_calls: BackgroundTasks) -> None:
         self._workers.add(worker)
         async with AsyncExitStack() as stack:
@@ -254,14 +276,23 @@ class RunMethods:
             for resource in self._handlers.resources:
                 stack.push_async_callback(resource.close)
             stack.push_async_callback(hook_calls.finish)
-            if self._handlers.limits.rules:
-                await self._write_limits(worker)
-            await stack.enter_async_context(self._reconciling())
+            rules = self._failure_rules
+            are_asked = any(rule.is_asked for rule in rules.values())
+            if self._handlers.limits.rules or are_asked:
+                await self._write_rules(worker, rules)
+            await stack.enter_async_context(
+                self._reconciling({} if are_asked else rules)
+            )
             await worker.run()
 
-    async def _write_limits(self, worker: Worker) -> None:
-        """Write the declared limits: no job may start before, unless it stops first."""
-        write = partial(write_limits, self._connection.store, self._handlers.limits)
+    async def _write_rules(self, worker: Worker, rules: dict[str, FailureRule]) -> None:
+        """Write declared limits and failure rules: no job may start before."""
+        store = self._connection.store
+
+        async def write() -> ConfigError | None:
+            await write_failure_rules(store, rules)
+            return await write_limits(store, self._handlers.limits)
+
         writing = asyncio.create_task(
             self._connection.store_retry.persist("limits", write), name="kue limits"
         )
@@ -274,7 +305,7 @@ class RunMethods:
             raise error
 
     @asynccontextmanager
-    async def _reconciling(self) -> AsyncIterator[None]:
+    async def _reconciling(self, rules: dict[str, FailureRule]) -> AsyncIterator[None]:
         """Write the declared schedules and alerts to the store, in the background."""
         connection, handlers = self._connection, self._handlers
         stored = partial(
@@ -284,10 +315,15 @@ class RunMethods:
             reconcile_alerts, connection.store, handlers.alerts, handlers.modules
         )
 
+        # Those that the program no longer declares end.
+        failures = partial(write_failure_rules, connection.store, rules)
+
         async def write() -> None:
             retry = connection.store_retry
             await asyncio.gather(
-                retry.persist("schedules", stored), retry.persist("alerts", alerts)
+                retry.persist("schedules", stored),
+                retry.persist("alerts", alerts),
+                retry.persist("failure rules", failures),
             )
 
         writing = asyncio.create_task(write(), name="kue declarations")

@@ -43,6 +43,10 @@ class JobOptions(TypedDict, total=False):
     retry_until: Duration | datetime | None
     backoff: Any
     timeout: Duration | None
+    #: The handler is asked to stop after this long, and may clean up.
+    soft_timeout: Duration | None
+    #: How many lost workers a job survives; the next loss fails it.
+    max_stalls: int | None
     ttl: Duration | None
     expires: Duration | None
     #: A key; True: the arguments are the key.
@@ -72,6 +76,8 @@ class JobOptions(TypedDict, total=False):
     retention: Duration | None
     delivery: Delivery
     meta: Mapping[str, str] | None
+    #: Whether events of it are published; None: as the setting ``job_events`` says.
+    events: bool | None
 
 
 class FilterOptions(TypedDict, total=False):

@@ -74,6 +74,10 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     retry_for: int
     backoff: Backoff | None
     timeout: int
+    #: 0 for none.
+    soft_timeout: int
+    #: How many lost workers a job survives; null for the default.
+    max_stalls: int | None
     ttl: int
     expires: int
     unique: str | None
@@ -92,6 +96,8 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     retention: int | None
     delivery: Delivery
     meta: dict[str, str]
+    #: Whether events of its jobs are published.
+    events: bool
 
 
 def schedule_view(schedule: Schedule, *, now: int) -> ScheduleView:
@@ -109,6 +115,7 @@ def schedule_detail(schedule: Schedule, *, now: int) -> ScheduleDetail:
         draft.spec,
         delivery=delivery,
         limited_by=dict(draft.limited_by),
+        events=not draft.spec.quiet,
         **_shown(schedule, now),
     )
 

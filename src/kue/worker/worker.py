@@ -21,6 +21,7 @@ from kue.model.job import State
 from kue.model.names import check_path_name
 from kue.worker import webhook
 from kue.worker.alert_monitor import AlertMonitor
+from kue.worker.failure_reporter import FailureOptions, FailureReporter
 from kue.worker.heartbeat import HandleOrder, Heartbeat
 from kue.worker.idle_wait import IdleWait
 from kue.worker.lane import LOOPS_PER_LANE, Lane, LaneContext, Processor
@@ -39,10 +40,10 @@ from kue.worker.unhandled_types import warn_of_unhandled
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
+    from kue.aio.retry import OnError
     from kue.model.alerts import AlertNotice
     from kue.model.settings import Settings
     from kue.store.contract import Store
-    from kue.store.values import Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -91,8 +92,9 @@ class Worker:
         options: WorkerOptions = WorkerOptions(),  # noqa: B008 - frozen
         *,
         find_queues: FindQueues | None = None,
-        on_failed: Callable[[Outcome], None] | None = None,
+        failures: FailureOptions = FailureOptions(),  # noqa: B008 - immutable
         on_alerts: Callable[[Sequence[AlertNotice]], None] | None = None,
+        on_error: OnError | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         if not processors and find_queues is None:
@@ -103,16 +105,17 @@ class Worker:
         self.name = check_path_name(options.name or _new_name(), what="worker name")
         self.processors = tuple(processors)
         self._store = store
-        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS)
+        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS, on_error=on_error)
         self._settings = settings
         self._options = options
         self._find_queues = find_queues
-        self._on_failed = on_failed
+        self._failures = failures
         self._on_alerts = on_alerts
         self._lanes: list[Lane] = []
         self._context = SharedContext(
             self.name, store, self._store_retry, settings, self._lanes, sleep
         )
+        self._reporter = FailureReporter(store, self._store_retry, failures.types)
         self.status = StatusCollector(
             self._context, self.processors, self._shared_slots()
         )
@@ -231,7 +234,7 @@ class Worker:
             stack.push_async_callback(self._deregister)
             timings = TimingReporter(self._context)
             stack.push_async_callback(timings.close)
-            maintenance = Maintenance(self._context)
+            maintenance = Maintenance(self._context, self._reporter.wake)
             heartbeat = self._heartbeat = Heartbeat(
                 self._context,
                 info=self.status,
@@ -251,6 +254,7 @@ class Worker:
                 self._start(group, "timings", timings.run),
                 self._start(group, "store check", check_store, self._context),
                 self._start(group, "lost endings", release_lost, self._context),
+                self._start(group, "failures", self._reporter.run),
             ]
             await self._run_lanes(group, idle_wait, poison_pills, services)
         logger.info("worker %s stopped", self.name)
@@ -293,9 +297,15 @@ class Worker:
     ) -> None:
         loops = [task for lane in self._lanes for task in self._start_lane(group, lane)]
 
+        def handle(processor: Processor) -> None:
+            loops.extend(self._start_lane(group, self._add_own_lane(processor)))
+
         def handle_webhooks() -> None:
             if not any(lane.type == webhook.TYPE for lane in self._lanes):
-                loops.extend(self._start_lane(group, self._add_webhook_lane()))
+                handle(webhook.processor(self._store, self._settings))
+
+        if self._failures.hooks is not None:
+            handle(self._failures.hooks)
 
         alert_monitor = AlertMonitor(
             self._store, on_notices=self._on_alerts, on_webhooks=handle_webhooks
@@ -338,10 +348,9 @@ class Worker:
             for number in range(LOOPS_PER_LANE)
         ]
 
-    def _add_webhook_lane(self) -> Lane:
-        """Add a lane for webhooks, with slots of its own; the heartbeat resumes it."""
+    def _add_own_lane(self, processor: Processor) -> Lane:
+        """Add a lane of Kue's own, with its own slots; the heartbeat resumes it."""
         assert self._lane_context is not None
-        processor = webhook.processor(self._store, self._settings)
         claimant = SlotClaimant(processor.slots)
         context = self._lane_context._replace(budget=SlotBudget([claimant]))
         return self._add_lane(processor, claimant, context)
@@ -413,7 +422,7 @@ class Worker:
             # Unless slots are tight, no lane waits for those of others.
             on_freed=self._look_again if budget.is_tight else lambda: None,
             on_paused=idle_wait.interrupt,
-            on_failed=self._on_failed,
+            on_failed=self._reporter.note if self._failures.types else None,
         )
         self._lane_context = context
         # Idle wait and poison pills have the same list: lanes and they need each other.
@@ -439,7 +448,9 @@ class Worker:
     def _is_spent(self) -> bool:
         """Whether as many runs have begun as `max_jobs` allows."""
         most = self._options.max_jobs
-        return most is not None and sum(lane.begun for lane in self._lanes) >= most
+        # Those of Kue's own types come after them, and do not count.
+        lanes = self._lanes[: len(self.processors)]
+        return most is not None and sum(lane.begun for lane in lanes) >= most
 
     async def _is_drained(self) -> bool:
         if not self._options.burst or not all(lane.is_idle for lane in self._lanes):
@@ -453,7 +464,12 @@ class Worker:
             return True
         served = {lane.type for lane in self._lanes}
         served |= {one.type for one in self._unserved(waiting)}
-        return not waiting & served - paused
+        if waiting & served - paused:
+            return False
+        # The hooks of what failed here are work, too.
+        return self._failures.hooks is None or await self._store_retry.persist(
+            "burst", self._reporter.is_done
+        )
 
     async def _drain(self, loops: list[asyncio.Task[None]], grace: float) -> None:
         """Let runs end, requeue the others, settle all of them."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from kue.cli.commands.failure_rules import replay, rule, rules
 from kue.cli.commands.job.change import delay_option, each, ids_argument, results_json
 from kue.cli.context import changes, json_option, noun, reads
 from kue.cli.output.console import DONE, confirm, print_message, yes_option
@@ -254,10 +255,10 @@ async def prune(q: Kue, older_than: timedelta, type: str | None, as_json: bool) 
     _print_summary("removed", summary, as_json=as_json)
 
 
-@noun(list_, retry, forget, flush, prune)
+@noun(list_, retry, forget, flush, prune, replay, rule, rules)
 def failed() -> None:
     """
-    List, retry or remove failed jobs.
+    List, retry, forward or remove failed jobs.
 
     A job is failed when its attempts are used up, or when it must not be retried.
 

@@ -12,6 +12,7 @@ from kue.store.redis.verbs import (
     add,
     changes,
     check,
+    failures,
     limits,
     maintenance,
     named_limits,
@@ -21,6 +22,7 @@ from kue.store.redis.verbs import (
     runs,
     schedules,
     stats,
+    steps,
     workers,
 )
 from kue.store.redis.verbs.watch import RedisSubscriptions
@@ -101,6 +103,11 @@ class RedisStore(Store):
     progress = _verb(runs.progress)
     log = _verb(runs.log)
 
+    record_step = _verb(steps.record_step)
+    receive = _verb(steps.receive)
+    signal = _verb(steps.signal)
+    steps = _verb(steps.steps)
+
     tend = _verb(maintenance.tend)
     schedule = _verb(schedules.schedule)
     unschedule = _verb(schedules.unschedule)
@@ -122,6 +129,11 @@ class RedisStore(Store):
     limit_use = _verb(named_limits.limit_use)
     named_limits = _verb(named_limits.named_limits)
 
+    set_failure_rule = _verb(failures.set_failure_rule)
+    failure_rules = _verb(failures.failure_rules)
+    forget_failures = _verb(failures.forget_failures)
+    failures = _verb(failures.failures)
+
     order = _verb(workers.order)
     write_stacks = _verb(workers.write_stacks)
     stacks = _verb(workers.stacks)
@@ -132,8 +144,10 @@ class RedisStore(Store):
     types = _verb(pages.types)
     count = _verb(queries.count)
     logs = _verb(queries.logs)
+    newest_logs = _verb(queries.newest_logs)
     errors = _verb(queries.errors)
     hours = _verb(stats.hours)
+    work_time = _verb(stats.work_time)
     facts = _verb(stats.facts)
     stats = _verb(stats.stats)
     check = _verb(check.check)

@@ -21,9 +21,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from kue.model.errors import KueError
 from kue.model.job import Completed
 from kue.model.payload import decode
 from kue.store import null_store
+from kue.store.values import Result
 from kue.worker.executor import RunEnded
 from kue.worker.pools import protocol
 
@@ -148,12 +150,33 @@ class PoolProcess:
             self._writer.write(protocol.packed(msgspec.json.encode(run.job)))
             await self._writer.drain()
             while True:
-                message = await self._receive(self._reader)
+                message = await self._receive_for(run, self._reader)
                 if isinstance(message, protocol.RunEnd):
                     return message
-                self._pass_on(run, message)
+                if isinstance(message, protocol.StepCall):
+                    reply = await _answer(run, message)
+                    self._writer.write(protocol.pack_reply(reply))
+                    await self._writer.drain()
+                else:
+                    self._pass_on(run, message)
         except (OSError, EOFError) as exc:
             raise ProcessLost(await self._cause_of_death()) from exc
+
+    async def _receive_for(
+        self, run: ActiveRun, reader: asyncio.StreamReader
+    ) -> protocol.Message:
+        """Receive the next message; the child itself minds a soft timeout."""
+        if not run.job.spec.soft_timeout:
+            return await self._receive(reader)
+        receiving = asyncio.ensure_future(self._receive(reader))
+        while not receiving.done():
+            try:
+                await asyncio.wait([receiving])
+            except asyncio.CancelledError:
+                if not run.is_only_asked:
+                    receiving.cancel()
+                    raise
+        return receiving.result()
 
     async def kill(self) -> None:
         """End the child and everything it started, now."""
@@ -193,6 +216,23 @@ class PoolProcess:
         except TimeoutError:
             return "the process that ran the job closed its connection"
         return f"the process that ran the job {_cause(code)}"
+
+
+async def _answer(run: ActiveRun, call: protocol.StepCall) -> protocol.StepReply:
+    """Do what the handler asks for, with the steps of its own job."""
+    store = run.step_store()
+    try:
+        if call.verb == "read":
+            return protocol.StepReply(steps=await store.read())
+        if call.verb == "record":
+            word = await store.record(call.name, call.result, call.duration)
+            return protocol.StepReply(word=word)
+        found = await store.receive(call.name, call.number)
+    except KueError as exc:
+        return protocol.StepReply(error=str(exc))
+    if isinstance(found, Result):
+        return protocol.StepReply(word=found)
+    return protocol.StepReply(wait=found)
 
 
 def environment(variables: Mapping[str, str], url: str) -> dict[str, str]:

@@ -49,6 +49,12 @@ draft_options = options(
     click.option("--backoff", help="Wait between attempts: 30s, 1s,10s,1m, or JSON."),
     click.option("--timeout", type=DURATION, help="How long one run may take."),
     click.option(
+        "--soft-timeout", type=DURATION, help="Ask the handler to stop after this."
+    ),
+    click.option(
+        "--max-stalls", type=int, help="Fail it when more workers than this were lost."
+    ),
+    click.option(
         "--ttl", type=DURATION, help="How long a run may go without a sign of life."
     ),
     click.option(

@@ -54,9 +54,8 @@ _CONNECTIONS = {
     "durable": GROUPS,
     "block": 100_000,
 }
-
-#: Those whose number a URL may set.
-_SIZED = ("command", "many")
+#: Those that the URL's ``max_connections`` is for.
+_SIZED = frozenset({"command", "many"})
 
 #: Errors of redis-py and the operating system.
 _ERRORS = (exceptions.RedisError, OSError)
@@ -349,10 +348,11 @@ class RedisClient:
         pool = self._pools.get((purpose, node))
         if pool is None:
             connect = partial(self._connector.connect, node)
-            most = _CONNECTIONS[purpose]
+            limit = _CONNECTIONS[purpose]
             if purpose in _SIZED:
-                most = self._address.connections or most
-            pool = self._pools[purpose, node] = RedisConnectionPool(connect, most)
+                limit = self._address.max_connections or limit
+            pool = RedisConnectionPool(connect, limit)
+            self._pools[purpose, node] = pool
         return pool
 
     async def _ask_node(self, node: Node, command: Command, deadline: float) -> Any:

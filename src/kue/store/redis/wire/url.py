@@ -14,7 +14,7 @@ MAX_SHARDS = 1024
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
 #: How to log in to the Sentinels themselves.
 _SENTINEL = ("sentinel_username", "sentinel_password")
-_KNOWN = ("shards", "db", "connections", *_SENTINEL, *_TLS)
+_KNOWN = ("shards", "db", "max_connections", *_SENTINEL, *_TLS)
 MAX_CONNECTIONS = 10_000
 
 
@@ -27,6 +27,8 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     db: int = 0
     shards: int = 1
+    #: For commands, to each node; 0 for the usual number.
+    max_connections: int = 0
     is_tls: bool = False
     is_cluster: bool = False
     #: Name of the master that Sentinels watch.
@@ -35,8 +37,6 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     password: str | None = None
     sentinel_username: str | None = None
     sentinel_password: str | None = None
-    #: Most connections for commands, and for reads of many values; 0 for the default.
-    connections: int = 0
     tls: dict[str, str] = {}
 
 
@@ -59,10 +59,10 @@ def read_url(url: str) -> RedisAddress:
     common: dict[str, Any] = {
         "name": f"{parts.scheme}://{where}",
         "shards": _number(query, "shards", 1, 1, MAX_SHARDS),
+        "max_connections": _number(query, "max_connections", 0, 1, MAX_CONNECTIONS),
         "is_tls": form == "rediss",
         "username": unquote(username) or None,
         "password": unquote(password) or None,
-        "connections": _number(query, "connections", 0, 1, MAX_CONNECTIONS),
         "tls": {name: query[name] for name in _TLS if name in query},
         **{name: query.get(name) for name in _SENTINEL},
     }

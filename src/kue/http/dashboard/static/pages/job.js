@@ -11,13 +11,16 @@ import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
 import { nameAndQueue, time, timeAgo } from "../lib/format.js";
 import { live, refresher } from "../lib/live.js";
+import { can } from "../lib/me.js";
 import { href } from "../lib/router.js";
+import { deadLetterOf, letterLink, replay } from "./errors/dead-letters.js";
 import { jobActions } from "./job/actions.js";
 import { attemptsView, keyOf } from "./job/attempts.js";
 import { dependencies, hasDependencies } from "./job/dependencies.js";
 import { detailsOf, factList } from "./job/details.js";
 import { logPanel } from "./job/log.js";
 import { asBody, codeView } from "./job/snippets.js";
+import { pendingNote, stepsView } from "./job/steps.js";
 import { timeline } from "./job/timeline.js";
 import { heldNote } from "./limits/words.js";
 
@@ -29,6 +32,7 @@ const HELD_POLL = 5_000;
 const SHORT = 120;
 //: What the tag of a schedule's jobs begins with, before its name.
 const SCHEDULE_TAG = "schedule:";
+const NO_STEPS = { steps: [], signals: [], pending: null };
 const KEYS = [
   ["r", "retry", "Retry"],
   ["n", "promote", "Run now"],
@@ -82,13 +86,20 @@ class JobView {
     this._timeline = timeline(() => Date.now());
     this._dependencies = dependencies();
     this._code = codeView();
+    this._steps = stepsView();
     this.node = h("div", { class: "job-page" });
     this._sections = null;
   }
 
   async read(signal) {
     try {
-      this._show(await api.get(`/jobs/${this._id}`, null, { signal }));
+      const [job, steps] = await Promise.all([
+        api.get(`/jobs/${this._id}`, null, { signal }),
+        // The rest of the page is worth showing without them.
+        api.get(`/jobs/${this._id}/steps`, null, { signal }).catch(() => NO_STEPS),
+      ]);
+      this._show({ ...job, pending: job.state === "delayed" ? steps.pending : null });
+      this._stepsPanel.hidden = !this._steps.show(steps);
     } catch (problem) {
       if (problem.status !== 404) throw problem;
       this.showRemoved();
@@ -134,6 +145,7 @@ class JobView {
       title: h("div", { class: "job-title" }),
       actions: h("div", { class: "actions" }),
       notes: h("div", { class: "job-notes" }),
+      letter: h("div", { class: "job-notes" }),
       progress: h("div", { class: "job-progress" }),
       attempts: h("div", { class: "endings" }),
       details: h("div"),
@@ -141,6 +153,7 @@ class JobView {
       result: h("div"),
     };
     const result = panel("Result", {}, slots.result);
+    this._stepsPanel = panel("Steps", {}, this._steps.node);
     const links = panel("Dependencies", {}, this._dependencies.node);
     const text = () => JSON.stringify(this._job?.data ?? null, null, 2);
     const copyData = copyButton(text, "Copy the data");
@@ -149,6 +162,7 @@ class JobView {
       this.node,
       h("header", { class: "page-head" }, slots.title, slots.actions),
       slots.notes,
+      slots.letter,
       this._dependencies.notice,
       slots.progress,
       panel("Timeline", {}, this._timeline.node),
@@ -160,6 +174,7 @@ class JobView {
           { class: "job-main" },
           panel("Data", { aside: copyData }, slots.data),
           result,
+          this._stepsPanel,
           panel("Attempts", {}, slots.attempts),
           panel("Log", {}, this._log.node),
         ),
@@ -177,7 +192,7 @@ class JobView {
       section(slots.actions, buttonsOf, () => this._buttons()),
       section(slots.notes, notesOf, notesView),
       section(slots.progress, progressOf, progressView),
-      section(slots.details, ({ data, result: _, history, error, ...rest }) => rest, (job) =>
+      section(slots.details, ({ data, result: _, history, error, pending, ...rest }) => rest, (job) =>
         factList(detailsOf(job)),
       ),
       section(slots.data, (job) => job.data, (job) => jsonTree(job.data)),
@@ -188,6 +203,10 @@ class JobView {
         if (hasDependencies(job)) this._dependencies.show(job);
       }),
       onChange(asBody, (job) => this._code.show(job)),
+      onChange(({ state }) => state, async (job) => {
+        // Without it the page is complete all the same.
+        fill(slots.letter, await letterLink(job).catch(() => null));
+      }),
       onChange((job) => job.state, (job) => {
         result.hidden = job.state !== "complete" || job.result === null;
         this._log.refresh();
@@ -280,8 +299,9 @@ function titleView(job) {
   ];
 }
 
-function notesOf({ held, held_until: until, state, promote_at: due, error, tags }) {
-  return [held, until, state, due, error, tags];
+function notesOf(job) {
+  const { held, held_until: until, state, promote_at: due, error, tags, data, pending } = job;
+  return [held, until, state, due, error, tags, data, pending];
 }
 
 //: "Added by schedule NAME, for 09:00:00"; null for other jobs.
@@ -294,14 +314,32 @@ function scheduleNote({ tags, meta }) {
   return h("p", { class: "job-note" }, "Added by schedule ", link, `, for ${time(at)}`);
 }
 
+//: "Dead letter of job 7 (email)", with the way back; null for other jobs.
+function deadLetterNote(job) {
+  const letter = deadLetterOf(job);
+  if (!letter) return null;
+  const link = h("a", { href: href(`/jobs/${letter.job_id}`) }, `job ${letter.job_id}`);
+  const back = () => replay(job.type, [job.id]);
+  return h(
+    "p",
+    { class: "job-note" },
+    "Dead letter of ",
+    link,
+    ` (${letter.type}), which failed: ${letter.error.kind}: ${letter.error.message} `,
+    can("manage") && h("button", { onclick: back }, "Replay"),
+  );
+}
+
 function notesView(job) {
-  const due = job.state === "delayed" && job.promote_at;
+  const due = job.state === "delayed" && !job.pending && job.promote_at;
   const like = job.fingerprint ? { fingerprint: job.fingerprint } : { error: job.error?.kind };
   const similar = new URLSearchParams({ state: "failed", type: job.type, ...like });
   return [
     scheduleNote(job),
+    deadLetterNote(job),
     job.held && heldNote(job),
     due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
+    pendingNote(job.pending),
     job.error &&
       h(
         "div",
@@ -318,9 +356,10 @@ function progressOf({ state, progress, progress_data: data }) {
 }
 
 function progressView({ state, progress, progress_data: data }) {
-  if (state !== "active" && !(progress > 0 && progress < 100)) return null;
+  const hasBar = state === "active" || (progress > 0 && progress < 100);
+  const known = state === "active" && progress === 0 ? null : progress;
   return [
-    progressBar(state === "active" && progress === 0 ? null : progress, { text: true }),
+    hasBar && progressBar(known, { text: true }),
     data !== null && progressData(data),
   ];
 }

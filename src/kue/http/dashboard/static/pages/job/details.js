@@ -27,7 +27,7 @@ export function detailsOf(job) {
     ["Stalls", job.stalls || null],
     ["Worker", job.worker && jobsWith({ worker: job.worker }, job.worker)],
     ["Created", timeAgo(job.created_at)],
-    ["Due", job.promote_at && timeAgo(job.promote_at)],
+    ["Due", isEndless(job) ? null : job.promote_at && timeAgo(job.promote_at)],
     ["Started", job.started_at && timeAgo(job.started_at)],
     ["Ended", job.ended_at && timeAgo(job.ended_at)],
     ["Last run took", job.duration === null ? null : duration(job.duration)],
@@ -45,6 +45,11 @@ function taskAndQueue({ name, type }) {
     ["Type", name],
     ["Queue", queue],
   ];
+}
+
+//: Whether it waits for a signal without a timeout: its time is a hundred years ahead.
+export function isEndless({ pending }) {
+  return Boolean(pending) && pending.until === null;
 }
 
 //: What adding a job does while another has its unique key, if not what it usually does.
@@ -67,6 +72,8 @@ export function optionsOf(job) {
     ["Fails after", job.max_exceptions ? `${job.max_exceptions} errors` : null],
     ["Retried until", job.retry_until && timeAgo(job.retry_until)],
     ["Timeout", job.timeout ? duration(job.timeout) : null],
+    ["Asked to stop after", job.soft_timeout ? duration(job.soft_timeout) : null],
+    ["Survives lost workers", job.max_stalls],
     ["Must report within", job.ttl ? duration(job.ttl) : null],
     ["Kept for", job.retention === null ? null : duration(job.retention)],
     ["Removed when complete", job.remove_on_complete ? "yes" : null],

@@ -14,6 +14,8 @@ const OPTIONS = [
   { name: "retry_until", of: retryTime },
   { name: "backoff", of: (job) => job.backoff },
   { name: "timeout", of: (job) => seconds(job.timeout) },
+  { name: "soft_timeout", of: (job) => seconds(job.soft_timeout) },
+  { name: "max_stalls", of: (job) => job.max_stalls, isZeroUsual: false },
   { name: "ttl", of: (job) => seconds(job.ttl) },
   { name: "expires", of: (job) => seconds(job.expires) },
   { name: "unique", of: (job) => job.unique },
@@ -89,9 +91,9 @@ function asCurl(job, url) {
 
 function optionsOf(job, options) {
   const found = {};
-  for (const { name, of, usual } of options) {
+  for (const { name, of, usual, isZeroUsual = true } of options) {
     const value = of(job);
-    if (value === null || value === undefined || value === 0) continue;
+    if (value === null || value === undefined || (isZeroUsual && value === 0)) continue;
     if (value !== usual) found[name] = value;
   }
   return found;
