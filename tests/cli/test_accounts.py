@@ -56,8 +56,12 @@ def test_a_user_is_added_with_the_password_of_standard_input(
     "words", [("user", "add", "ann"), ("token", "add", "ci", "--scope", "read")]
 )
 def test_the_first_of_all_makes_the_store(
-    kue: CommandLine, tmp_path: Path, words: tuple[str, ...]
+    kue: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
 ) -> None:
+    monkeypatch.delenv("KUE_PREFIX")
     place = tmp_path / "new" / "kue.db"
     place.parent.mkdir()
 

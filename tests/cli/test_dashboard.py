@@ -197,7 +197,8 @@ def test_every_option_has_a_variable_and_help() -> None:
     options = [
         param
         for param in dashboard.params
-        if isinstance(param, click.Option) and param.name != "url_option"
+        if isinstance(param, click.Option)
+        and param.name not in ("url_option", "connection_option")
     ]
 
     assert [option.name for option in options if not option.help] == []

@@ -131,6 +131,7 @@ def test_a_schedule_may_be_the_first_thing_in_a_store(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUE_URL", "sqlite:///new.db")
+    monkeypatch.delenv("KUE_PREFIX")
 
     assert kue("schedule", "list").code == 2
     assert "added sweep" in type_in(kue, "schedule add sweep clean --every 10m")
