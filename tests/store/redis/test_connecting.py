@@ -8,6 +8,7 @@ import importlib.metadata
 import hiredis
 import pytest
 
+from kue.model.errors import ConfigError
 from kue.store.redis.wire.connecting import Connector
 from kue.store.redis.wire.url import read_url
 from tests.support.patience import until
@@ -95,3 +96,10 @@ async def test_searches_for_the_master_at_the_same_time_forget_no_sentinel(
         assert [len(one.clients) for one in (first, second)] == [2, 2]
         await connector.close()
         await until(lambda: not first.clients and not second.clients)
+
+
+def test_the_url_bounds_the_connections_for_commands() -> None:
+    assert read_url("redis://localhost?max_connections=5").max_connections == 5
+    assert read_url("redis://localhost").max_connections == 0
+    with pytest.raises(ConfigError, match="max_connections is a number from 1"):
+        read_url("redis://localhost?max_connections=0")
