@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from kue.client.builder import JobBuilder
 from kue.client.circuit_breaker import circuit_breaker
+from kue.client.connections import configure, connect
+from kue.client.failover_connection import FailedOver
 from kue.client.handle import JobHandle
 from kue.client.queue import Kue
 from kue.client.ready_middleware import (
@@ -40,19 +42,23 @@ from kue.model.errors import (
     Retry,
     ScheduleDeclared,
     ScheduleNotFound,
+    SignalTimeout,
     Skip,
     SoftTimeout,
+    StepError,
     StoreCorrupt,
     StoreError,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
+    Suspended,
     UniqueHeld,
 )
 from kue.model.events import Event, Kind
 from kue.model.job import Draft, Job, Priority, State
 from kue.model.named_limits import LimitRule, StoredLimit, TaskLimit, concurrency, rate
 from kue.model.schedule import Schedule
+from kue.model.steps import JobSteps, Signal, Step
 from kue.model.version import version
 from kue.worker import ActiveJob, Interrupted, current_job
 
@@ -79,6 +85,7 @@ __all__ = [
     "DurabilityUnknown",
     "Event",
     "Fail",
+    "FailedOver",
     "Interrupted",
     "InvalidTransition",
     "Job",
@@ -88,6 +95,7 @@ __all__ = [
     "JobFailed",
     "JobHandle",
     "JobNotFound",
+    "JobSteps",
     "Kind",
     "Kue",
     "KueError",
@@ -102,15 +110,20 @@ __all__ = [
     "ScheduleDeclared",
     "ScheduleNotFound",
     "Selection",
+    "Signal",
+    "SignalTimeout",
     "Skip",
     "SoftTimeout",
     "State",
+    "Step",
+    "StepError",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
     "StoreRefused",
     "StoreUnavailable",
     "StoredLimit",
+    "Suspended",
     "SyncJobBuilder",
     "SyncJobHandle",
     "SyncKue",
@@ -120,6 +133,8 @@ __all__ = [
     "__version__",
     "circuit_breaker",
     "concurrency",
+    "configure",
+    "connect",
     "current_job",
     "exponential",
     "fail_on",

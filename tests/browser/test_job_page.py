@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from playwright.async_api import BrowserContext, Locator, Page, Route, expect
 
@@ -297,6 +298,26 @@ async def test_jobs_that_a_job_waits_for_are_told_with_their_states(
     await expect(page.get_by_role("heading", name=f"Job {parent.id}")).to_be_visible()
 
 
+async def test_a_job_in_a_queue_of_another_name_is_shown_with_both(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await q.enqueue("send_receipt", {"order": 17}, queue="mail")
+    await q.enqueue("send_welcome", {"to": "ann"})
+    await page.goto(f"{address}/jobs")
+    both = page.get_by_role("cell", name="send_receipt (mail)", exact=True)
+    await expect(both).to_be_visible()
+    await shoot(page, "jobs-named-queue")
+
+    await page.goto(f"{address}/jobs/{job.id}")
+
+    title = page.get_by_role("link", name="send_receipt (mail)", exact=True)
+    await expect(title).to_be_visible()
+    await expect(page.get_by_text('queue="mail"')).to_be_attached()
+    await shoot(page, "job-named-queue")
+    await page.get_by_role("link", name="mail", exact=True).click()
+    await expect(page).to_have_url(f"{address}/queues/mail")
+
+
 async def lived(q: Kue, *, waits: int, runs: int, backs_off: int) -> int:
     """Let a job wait, fail, back off and complete, each for so many seconds."""
     total = waits + runs + backs_off + runs
@@ -404,6 +425,58 @@ async def test_a_delayed_job_tells_when_it_runs(
 
 
 # -- acting --------------------------------------------------------------------
+
+
+async def test_steps_are_shown_and_a_signal_is_sent(
+    page: Page, address: str, q: Kue
+) -> None:
+    job_id = await waiting_for_signal(q)
+    await opened(page, f"{address}/jobs/{job_id}")
+    steps = panel(page, "Steps")
+    notes = page.locator(".job-notes").first
+    await expect(notes).to_contain_text(
+        "Waits for signal approved, and times out in 1 d"
+    )
+    for text in ("charge", "Sleep", "Wait", "until ", "early"):
+        await expect(steps).to_contain_text(text)
+    await steps.get_by_text("charge", exact=True).click()
+    await expect(steps).to_contain_text("receipt")
+    await shoot(page, "job-steps")
+    assert await barriers(page) == []
+
+    await choose(page, "Send signal…")
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_label("Name")).to_have_value("approved")
+    await dialog.get_by_label("Data").fill('{"by": "ann"}')
+    await shoot(page, "job-signal")
+    await dialog.get_by_role("button", name="Send", exact=True).click()
+
+    await expect(told(page, f"Signal approved is sent to job {job_id}")).to_be_visible()
+    await expect(badge(page)).to_have_text("waiting")
+    await expect(notes).not_to_contain_text("Waits for signal")
+    sent = (await q.steps(job_id)).signals[-1]
+    assert (sent.name, sent.data) == ("approved", {"by": "ann"})
+
+
+async def waiting_for_signal(q: Kue) -> int:
+    """Bring about a job that did a step, slept, and waits for a signal."""
+    now = await q.now()
+    job_id = await add_one(q.store, "order", now=now - 2 * HOUR)
+    job = await claim_one(q.store, "order", now=now - 2 * HOUR)
+    result = msgspec.Raw(b'{"receipt": "r-7"}')
+    await q.store.record_step(
+        job, "charge", result, duration=340, now=now - 2 * HOUR + SECOND
+    )
+    for field, delay, at in (
+        ("sleep:1", HOUR, now - 2 * HOUR + SECOND),
+        ("wait:1:approved", 48 * HOUR, now - HOUR + 2 * SECOND),
+    ):
+        ending = Released(delay, reason="sleeps", suspended=field)
+        await q.store.settle([Outcome(job, ending)], now=at)
+        if field == "sleep:1":
+            job = await claim_one(q.store, "order", now=at + delay)
+    await q.signal(job_id, "early", {"from": "a webhook"})
+    return job_id
 
 
 async def test_a_failed_job_is_retried_and_runs(

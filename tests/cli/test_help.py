@@ -94,7 +94,7 @@ def test_the_reference_has_every_command_with_its_options(
     assert found
     names = [name for param in EVERY[path].params for name in param.opts]
     # Said once for all of them, at the top.
-    common = {"--url", "--json", "url_option"}
+    common = {"--url", "--connection", "--json", "url_option"}
     assert [n for n in names if n not in common and n.lower() not in part.lower()] == []
 
 

@@ -5,16 +5,29 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import msgspec
 import pytest
 
 from kue import Kue
 from kue.cli.commands.job.show import unseen
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Completed, Error, Failed, Released, Retried, State
+from kue.model.steps import Signal
 from kue.store.contract import Store
 from kue.store.values import MAX_LOG_LINES, LogLine, Progress
 from tests.support.command_line import CommandLine
-from tests.support.jobs import add_many, claim_one, end, job_in, start_one
+from tests.support.jobs import (
+    DAY,
+    HOUR,
+    SECOND,
+    add_many,
+    add_one,
+    claim_one,
+    end,
+    get_one,
+    job_in,
+    start_one,
+)
 from tests.support.patience import PATIENCE_SECONDS
 
 STACK = 'Traceback:\n\tFile "a.py"\nOSError: gone'
@@ -216,6 +229,42 @@ def test_a_long_list_goes_on_where_it_stopped(kue: CommandLine) -> None:
     assert [row[0] for row in every.rows] == ids
 
 
+def test_a_search_goes_on_by_itself_as_far_as_it_may(kue: CommandLine) -> None:
+    async def some(store: Store) -> int:
+        await add_many(store, 600, "report")
+        job_id = await add_one(store, data={"title": 'say "hi"'})
+        await store.log(job_id, [LogLine("delivered to MX1")])
+        await add_many(store, 10)
+        return job_id
+
+    job_id = str(kue.arrange(some))
+
+    whole = kue("job", "list", "--text", 'mx1 "hi"')
+    assert ([row[0] for row in whole.rows], whole.err) == ([job_id], "")
+    part = kue("job", "list", "--text", "mx1", "--max-scan", 200)
+    assert part.rows == []
+    message = "kue: looked at 200 of 611 jobs: "
+    assert part.err.startswith(f"{message}--cursor=0:200 continues, --max-scan looks")
+    rest = kue("job", "list", "--text", "mx1", "--cursor", "0:200", "--limit", 1)
+    assert [row[0] for row in rest.rows] == [job_id]
+    assert rest.err.startswith("kue: there may be more: --cursor=")
+
+
+def test_on_a_terminal_a_search_is_one_table(kue: CommandLine) -> None:
+    async def some(store: Store) -> None:
+        for _ in range(2):
+            await add_one(store, data="needle")
+            await add_many(store, 1_200)
+
+    kue.arrange(some)
+    kue.on_a_terminal(width=80)
+
+    shown = kue("job", "list", "--text", "needle").shown
+
+    assert shown.count("needle") == 2
+    assert shown.count("prio") == 1
+
+
 def test_on_a_terminal_a_list_is_a_table_as_wide_as_that(kue: CommandLine) -> None:
     kue("job", "add", "email", f'"{"long " * 100}"')
     kue.on_a_terminal(width=80)
@@ -347,3 +396,57 @@ def test_a_blocked_job_says_what_it_waits_for(kue: CommandLine) -> None:
     job_id = kue.arrange(lambda store: job_in(store, State.BLOCKED))
 
     assert ["after", str(job_id - 1)] in kue("job", "show", job_id).rows
+
+
+async def waiting(store: Store) -> int:
+    """Bring about a job that did a step, slept, and waits for a signal."""
+    now = await store.now()
+    job = await start_one(store, "order", now=now - HOUR)
+    result = msgspec.Raw(b'{"id":7}')
+    await store.record_step(job, "charge", result, duration=1500, now=now - HOUR)
+    await store.signal(job.id, Signal(name="other", data=1), now=now - HOUR)
+    await end(store, job, Released(SECOND, suspended="sleep:1"), now=now - HOUR)
+    job = await claim_one(store, "order", now=now - SECOND)
+    await end(store, job, Released(DAY, suspended="wait:1:approved"), now=now)
+    return job.id
+
+
+def test_steps_and_what_the_job_waits_for_are_shown(kue: CommandLine) -> None:
+    job_id = kue.arrange(waiting)
+
+    said = kue("job", "show", job_id)
+
+    facts = {row[0]: row[1:] for row in said.rows if row[0] not in ("history", "step")}
+    assert facts["waits for"][0].startswith("signal 'approved', until 20")
+    assert facts["signals"] == ["other 1"]
+    charge, sleep, wait = (row[1:] for row in said.rows if row[0] == "step")
+    assert (*charge[:2], *charge[3:]) == ("step", "charge", "1.5 s", '{"id":7}')
+    assert sleep[:2] == ["sleep", "1"]
+    assert wait[:2] == ["wait", "approved"]
+    assert wait[4].startswith("until 20")
+    shown = kue("job", "show", job_id, "--json").items[0]
+    assert [step["name"] for step in shown["steps"]] == ["charge", "1", "approved"]
+    assert shown["pending"]["name"] == "approved"
+
+
+def test_a_signal_is_sent(kue: CommandLine) -> None:
+    job_id = kue.arrange(waiting)
+
+    said = kue("job", "signal", job_id, "approved", '{"by": "ann"}')
+
+    assert (said.code, said.rows) == (0, [[str(job_id), "sent"]])
+    job = kue.arrange(lambda store: get_one(store, job_id))
+    assert job.state is State.WAITING
+    sent = kue("job", "signal", job_id, "more", "--json").items[0]
+    assert sent == {"id": job_id, "signal": "more"}
+
+
+def test_a_signal_that_cannot_be_sent_says_why(kue: CommandLine) -> None:
+    ended = kue.arrange(lambda store: job_in(store, State.FAILED))
+
+    assert kue("job", "signal", ended, "a").err == (
+        f"kue: job {ended} is failed and cannot be sent a signal\n"
+    )
+    assert kue("job", "signal", 4711, "a").err == "kue: job 4711 does not exist\n"
+    assert "the name of a signal must have" in kue("job", "signal", ended, "").err
+    assert "data" in kue("job", "signal", ended, "a", "{not json").err

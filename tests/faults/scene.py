@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from msgspec import Raw
+
 from kue.model.draft import draft
 from kue.model.job import (
     Cancelled,
@@ -22,6 +24,7 @@ from kue.model.job import (
     Retried,
     State,
 )
+from kue.model.steps import Signal
 from kue.store.contract import Store
 from kue.store.values import (
     Change,
@@ -58,6 +61,8 @@ TYPE = "email"
 #: When the verbs are said: leases, ttls, delays and expiries of the scene are over, and
 #: yet maintenance was made so lately that nobody thinks the store was away.
 LATER = T0 + 4 * SECOND
+#: A signal that nothing waits for yet; the same each time.
+SIGNAL = Signal(name="approved", data={"by": "ann"}, id="5e1f")
 #: The priority that edited jobs get: another than they have.
 _EDITED = -5
 
@@ -133,6 +138,8 @@ async def _surroundings(store: Store, scene: Scene) -> None:
     )
     await store.progress([Progress(scene.rich.id, 10, {"step": 1})], now=T0)
     await store.log(scene.plain.id, [LogLine("so far, so good")], now=T0)
+    await store.record_step(scene.plain, "charge", Raw(b"1"), duration=5, now=T0)
+    await store.signal(scene.plain.id, SIGNAL, now=T0)
     await store.pause(PauseRequest("video", reason="tests"), now=T0)
     due = every("nightly", "1h", draft("report"), first_at=T0 + SECOND)
     await store.schedule(due)
@@ -242,6 +249,10 @@ async def _watch(store: Store, scene: Scene) -> None:
         pass
 
 
+def _step(store: Store, scene: Scene) -> Awaitable[Any]:
+    return store.record_step(scene.plain, "refund", Raw(b"1"), duration=5, now=LATER)
+
+
 #: The states that `remove` and `move` tell apart, by jobs of the scene.
 _STILL = ("waiting", "unique", "delayed", "held", "blocked")
 _ENDED = ("complete", "failed", "cancelled")
@@ -260,6 +271,14 @@ WRITES: dict[str, Verb] = {
     "settle retried": _settle(Retried(OOPS)),
     "settle delayed": _settle(Retried(OOPS, HOUR)),
     "settle released": _settle(Released(0)),
+    "settle suspended": _settle(Released(HOUR, suspended="wait:1:paid")),
+    "record step": _step,
+    "receive": lambda store, scene: store.receive(
+        scene.plain, "approved", 1, now=LATER
+    ),
+    "signal": lambda store, scene: store.signal(
+        scene.plain.id, Signal(name="paid", id="ab"), now=LATER
+    ),
     "cycle": _cycle,
     "renew": _renew,
     "leave": lambda store, scene: store.leave("w1", now=LATER),
@@ -297,6 +316,7 @@ READS: dict[str, Verb] = {
     "count": lambda store, scene: store.count(),
     "types": lambda store, scene: store.types(),
     "logs": lambda store, scene: store.logs(scene.plain.id),
+    "steps": lambda store, scene: store.steps(scene.plain.id),
     "workers": lambda store, scene: store.workers(now=LATER),
     "stats": lambda store, scene: store.stats(T0 // 60_000, LATER // 60_000),
     "paused": lambda store, scene: store.paused(),

@@ -55,6 +55,7 @@ NEVER_THERE = {
     "hours:*",
     "info",
     "job:*:log",
+    "job:*:steps",  # the job begins again
     "limit rate:*",  # begins again
     "listeners",
     "meta",  # written again by the next opening; workers that run notice

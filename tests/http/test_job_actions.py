@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from kue import Kue, State
-from kue.model.job import Failed
+from kue.model.job import Failed, Released
 from tests.http.conftest import Http
 from tests.support.jobs import (
     DAY,
@@ -41,6 +42,7 @@ each_action = pytest.mark.parametrize(
         ("priority", {"priority": 1}),
         ("reschedule", {"delay": "1h"}),
         ("cancel", {}),
+        ("signals", {"name": "approved"}),
     ],
 )
 
@@ -352,3 +354,70 @@ async def test_who_may_look_does_nothing(
 
     assert answer.status_code == 403
     assert await state_of(q.store, job_id) is State.FAILED
+
+
+async def test_a_signal_is_sent_and_shown_with_the_steps(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    job = await start_one(q.store)
+    raw = msgspec.Raw(b'{"id": 7, "api_key": "s3cret"}')
+    await q.store.record_step(job, "charge", raw, duration=5, now=T0)
+    await end(q.store, job, Released(DAY, suspended="wait:1:approved"))
+
+    before = (await client.get(f"/jobs/{job.id}/steps")).json()
+    signal = {"name": "approved", "data": {"by": "ann", "token": "abc"}}
+    answer = await act(client, job.id, "signals", signal)
+    after = (await client.get(f"/jobs/{job.id}/steps")).json()
+
+    assert answer.status_code == 204
+    charge, wait = before["steps"]
+    assert (charge["name"], charge["duration"]) == ("charge", 5)
+    assert charge["result"] == {"id": 7, "api_key": "•••"}
+    assert before["pending"] == wait
+    assert (wait["kind"], wait["until"]) == ("wait", T0 + DAY)
+    [sent] = after["signals"]
+    assert sent["data"] == {"by": "ann", "token": "•••"}
+    assert not sent["received"]
+    assert await state_of(q.store, job.id) is State.WAITING
+
+
+@on_any_store
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "body.name"),
+        ({"name": ""}, "body.name"),
+        ({"name": "a\nb"}, "body.name"),
+        ({"name": "a", "data": "x" * 70_000}, "data"),
+    ],
+)
+async def test_a_signal_that_cannot_be_one_is_refused(
+    client: httpx.AsyncClient, q: Kue, body: Any, field: str
+) -> None:
+    job_id = await add_one(q.store)
+
+    answer = await act(client, job_id, "signals", body)
+
+    assert answer.status_code == 400
+    assert answer.json()["field"] in (field, "body")
+
+
+@on_any_store
+async def test_a_job_that_has_ended_takes_no_signal(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    job_id = await job_in(q.store, State.COMPLETE)
+
+    answer = await act(client, job_id, "signals", {"name": "approved"})
+
+    assert answer.status_code == 409
+    assert "cannot be sent a signal" in answer.json()["detail"]
+
+
+@on_any_store
+async def test_a_missing_job_has_no_steps(client: httpx.AsyncClient, q: Kue) -> None:
+    job_id = await add_one(q.store)
+
+    assert (await client.get(f"/jobs/{GONE}/steps")).status_code == 404
+    none: Any = {"steps": [], "signals": [], "pending": None}
+    assert (await client.get(f"/jobs/{job_id}/steps")).json() == none

@@ -111,6 +111,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "count": lambda store: store.count(),
     "types": lambda store: store.types(),
     "logs": lambda store: store.logs(1),
+    "newest_logs": lambda store: store.newest_logs([1], 10),
     "workers": lambda store: store.workers(),
     "stats": lambda store: store.stats(1, 2),
     "hours": lambda store: store.hours(1, 2),

@@ -120,6 +120,8 @@ def _compare_job(both: Both, job: Job, entry: Entry) -> None:
     both.model.learn_rank(entry, job.rank)
     same_jobs([job], [entry.view()])
     same(job.attempts, entry.attempts)
+    if entry.had_steps:
+        same(both.ask(both.store.steps(job.id)), entry.steps.view())
     _compare_held(both, job, entry)
 
 

@@ -19,8 +19,10 @@ from kue.model.events import Event, Kind
 from kue.model.failure_rule import FailureRule
 from kue.model.job import Draft, Job, State
 from kue.model.named_limits import LimitRule, StoredLimit
+from kue.model.payload import JSON
 from kue.model.schedule import Schedule
 from kue.model.settings import Keep
+from kue.model.steps import Signal
 from kue.store.contract import Store
 from kue.store.values import (
     MAX_BATCH,
@@ -360,6 +362,23 @@ class Both:
     def log(self, job_id: int, lines: Sequence[LogLine]) -> None:
         said = self.ask(self.store.log(job_id, lines, now=self.now))
         same(said, self.model.log(job_id, lines, self.now))
+
+    def record_step(self, job: Job, name: str, result: JSON) -> None:
+        raw = msgspec.Raw(msgspec.json.encode(result))
+        said = self.ask(
+            self.store.record_step(job, name, raw, duration=5, now=self.now)
+        )
+        same(said, self.model.record_step(job, name, result, self.now))
+
+    def receive(self, job: Job, name: str, number: int) -> None:
+        said = self.ask(self.store.receive(job, name, number, now=self.now))
+        same(said, self.model.receive(job, name, number, self.now))
+
+    @a_call
+    def signal(self, job_id: int, name: str, data: JSON) -> None:
+        signal = Signal(name=name, data=data)
+        said = self.ask(self.store.signal(job_id, signal, now=self.now))
+        same(said, self.model.signal(job_id, name, data, self.now))
 
     # -- operating -------------------------------------------------------------
 

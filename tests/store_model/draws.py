@@ -58,6 +58,9 @@ overdue = st.sampled_from(["", "", "", "", "lease", "ttl"])
 sizes = st.integers(1, 4)
 leases = st.sampled_from([4000, 4000, 4000, 1000])
 
+#: Signals, and waits for them.
+signals = st.sampled_from(["go", "go", "stop"])
+WAITS = ("wait:1:go", "wait:1:go", "wait:2:go", "wait:1:stop")
 endings: st.SearchStrategy[Ending] = st.one_of(
     st.builds(Completed, payloads),
     st.builds(Completed, payloads),
@@ -68,6 +71,11 @@ endings: st.SearchStrategy[Ending] = st.one_of(
         st.sampled_from([0, 1000]),
         st.booleans(),
         st.sampled_from(["", 'not "now"']),
+    ),
+    st.builds(
+        Released,
+        st.sampled_from([0, 1000, 3000]),
+        suspended=st.sampled_from(["sleep:1", "sleep:2", *WAITS]),
     ),
     st.builds(Stalled, st.just(OOPS), st.sampled_from([0, 1000])),
     st.builds(Cancelled, st.sampled_from(["", "enough\n"])),
@@ -210,7 +218,7 @@ filters = st.builds(
     type=rarely(*TYPES),
     state=rarely(*State),
     tag=rarely("red", "blue"),
-    text=rarely("é", '"I"'),
+    text=rarely("é", '"I"', "line"),
     error=rarely("oops", "BROKE"),
     worker=rarely(*WORKERS),
     group=rarely(*GROUPS),

@@ -8,8 +8,10 @@ import msgspec
 
 from kue.model.job import MAX_HISTORY, Attempt, Draft, Job, State, last_progress
 from kue.model.payload import JSON
+from kue.model.steps import MAX_SUSPENSIONS
 from kue.store.codec import encode_json
 from kue.store.values import LogLine, Result
+from tests.store_model.stepping import StepBook
 
 
 @dataclass
@@ -48,6 +50,9 @@ class Entry:
     #: Parents it still waits for.
     parents: set[int] = field(default_factory=set)
     log: list[LogLine] = field(default_factory=list)
+    steps: StepBook = field(default_factory=StepBook)
+    #: Whether it ever had any: most jobs need not be asked for them.
+    had_steps: bool = False
 
     @classmethod
     def born(cls, job_id: int, draft: Draft, now: int) -> Entry:
@@ -102,6 +107,7 @@ class Entry:
         for name in ("draft", "priority", "data", "tags", "max_attempts"):
             setattr(self, name, getattr(fresh, name))
         self.attempts = self.stalls = 0
+        self.steps = StepBook()
         self.parents.clear()
         self.let_go()
         due = self.time_from(now)
@@ -116,6 +122,13 @@ class Entry:
     def remembers(self, token: str) -> bool:
         """Tell whether the end of a run is still in the story."""
         return any(line.token == token for line in self.history[-MAX_HISTORY:])
+
+    def add_line(self, line: Attempt) -> None:
+        """Add to the story, which keeps the last suspensions alone."""
+        suspended = [one for one in self.history if one.suspended]
+        if line.suspended and len(suspended) >= MAX_SUSPENSIONS:
+            self.history.remove(suspended[0])
+        self.history.append(line)
 
     def let_go(self) -> None:
         """No limit holds it back any more."""

@@ -151,7 +151,9 @@ class Ledger:
     def _tell_end(self, entry: Entry, state: State, line: Attempt, now: int) -> None:
         match state:
             case State.COMPLETE:
-                self.tell(Kind.COMPLETE, entry, now)
+                is_removed = entry.draft.spec.remove_on_complete
+                detail = {"result": line.result} if is_removed else {}
+                self.tell(Kind.COMPLETE, entry, now, **detail)
                 self.count("complete", entry, now)
             case State.FAILED:
                 self.tell(Kind.FAILED, entry, now, **shown(line.error))

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 
 from kue.model import retry_policy
 from kue.model.job import Job, State
+from kue.model.search_text import LOG_LINES, missing
 from kue.model.settings import Keep
 from kue.store.values import (
     Filter,
@@ -171,8 +172,14 @@ class Model(Scheduling):
 
     def find(self, wanted: Filter) -> list[Job]:
         return [
-            job for job in self.page(wanted.state, wanted.type) if wanted.matches(job)
+            job
+            for job in self.page(wanted.state, wanted.type)
+            if wanted.suits(job) and not missing(wanted.terms, self._texts(wanted, job))
         ]
+
+    def _texts(self, wanted: Filter, job: Job) -> list[str]:
+        lines = self.jobs[job.id].log[-LOG_LINES:]
+        return [*wanted.texts_of(job), *(line.text for line in lines)]
 
     def counts(self) -> dict[str, dict[State, int]]:
         return {

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from kue.model.job import State
+from kue.model.job import Released, State
 from kue.model.schedule import Schedule
 from kue.store.values import (
     MAX_BATCH,
@@ -15,6 +15,7 @@ from kue.store.values import (
     Filter,
     LogLine,
     MoveRequest,
+    Outcome,
     Progress,
     RemoveRequest,
     Result,
@@ -53,6 +54,38 @@ class OperatedMachine(Machine):
             self.both.log(job_id, lines)
         start, stop = data.draw(draws.bounds), data.draw(draws.bounds)
         agreement.logs(self.both, job_id, start, stop)
+
+    # -- steps and signals -----------------------------------------------------
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), name=st.sampled_from(["one", "two"]), said=draws.payloads)
+    def record_step(self, data: st.DataObject, name: str, said: object) -> None:
+        self.both.record_step(data.draw(self.any_run()), name, said)
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), name=draws.signals, number=st.sampled_from([1, 1, 2]))
+    def receive(self, data: st.DataObject, name: str, number: int) -> None:
+        self.both.receive(data.draw(self.any_run()), name, number)
+
+    @precondition(lambda self: self.both.model.jobs)
+    @rule(data=st.data(), name=draws.signals, said=draws.payloads)
+    def signal(self, data: st.DataObject, name: str, said: object) -> None:
+        self.both.signal(data.draw(self.ids()), name, said)
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), name=draws.signals, is_first=st.booleans())
+    def suspend_and_signal(
+        self, data: st.DataObject, name: str, is_first: bool
+    ) -> None:
+        """Send a signal just before or after a run is suspended for it."""
+        run = data.draw(self.any_run())
+        if is_first:
+            self.both.signal(run.id, name, "first")
+        waits = Released(3000, suspended=f"wait:1:{name}")
+        self.both.settle([Outcome(run, waits)])
+        self.look()
+        if not is_first:
+            self.both.signal(run.id, name, "then")
 
     # -- operating -------------------------------------------------------------
 

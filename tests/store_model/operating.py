@@ -20,6 +20,7 @@ from kue.store.values import (
 )
 from tests.store_model.entry import Entry
 from tests.store_model.running import Running
+from tests.store_model.stepping import StepBook
 
 
 class Operating(Running):
@@ -78,6 +79,9 @@ class Operating(Running):
             return Reply(Result.HELD, holder=holder)
         self.hold_key(entry, now)
         entry.attempts = entry.stalls = 0
+        if entry.state is State.COMPLETE:
+            entry.steps = StepBook()
+        entry.steps.restart()
         entry.history.append(Attempt(token="", at=now, outcome="restarted"))
         self.ready(entry, at, "restart", now)
         self.tell(Kind.ENQUEUE, entry, now, state=entry.state)

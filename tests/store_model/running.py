@@ -29,6 +29,8 @@ from kue.model.job import (
     with_progress,
 )
 from kue.model.names import quote
+from kue.model.payload import JSON
+from kue.model.steps import Step
 from kue.store.codec import begun
 from kue.store.values import (
     MAX_LOG_LINES,
@@ -39,6 +41,7 @@ from kue.store.values import (
     LogLine,
     Outcome,
     Progress,
+    Reply,
     Result,
     error_line_of,
 )
@@ -330,9 +333,19 @@ class Running(Capped):
                     delay=ending.delay,
                 )
             case Released():
-                self._put_back(entry, line, now)
+                due = now + ending.delay
+                if isinstance(ending.suspended, str):
+                    entry.had_steps = True
+                    due = entry.steps.suspend(ending.suspended, ending.delay, now)
+                self._put_back(entry, line, now, due)
+                named = {"suspended": line.suspended} if line.suspended else {}
                 self.tell(
-                    Kind.RELEASE, entry, now, reason=ending.reason, delay=ending.delay
+                    Kind.RELEASE,
+                    entry,
+                    now,
+                    reason=ending.reason,
+                    delay=ending.delay,
+                    **named,
                 )
                 entry.attempts -= 0 if ending.counts else 1
             case Stalled():
@@ -350,10 +363,12 @@ class Running(Capped):
     def _count_run(self, entry: Entry, run: Run, now: int) -> None:
         self.count("run_ms", entry, now, max(0, now - run.started_at))
 
-    def _put_back(self, entry: Entry, line: Attempt, now: int) -> None:
-        entry.history.append(line)
+    def _put_back(
+        self, entry: Entry, line: Attempt, now: int, due: int | None = None
+    ) -> None:
+        entry.add_line(line)
         self.stop(entry)
-        self.ready(entry, now + line.delay, "requeue", now)
+        self.ready(entry, now + line.delay if due is None else due, "requeue", now)
 
     # -- signs of life ---------------------------------------------------------
 
@@ -418,6 +433,50 @@ class Running(Capped):
         self.tell(Kind.PROGRESS, entry, now, progress=update.percent, data=update.data)
         return Result.DONE
 
+    # -- steps and signals -----------------------------------------------------
+
+    def _run_of(self, job: Job) -> Entry | Result:
+        entry = self.jobs.get(job.id)
+        if entry is None:
+            return Result.GONE
+        return entry if entry.token == job.token else Result.LOST
+
+    def record_step(self, job: Job, name: str, result: JSON, now: int) -> Result:
+        entry = self._run_of(job)
+        if isinstance(entry, Result):
+            return entry
+        entry.had_steps = True
+        word = entry.steps.record(name, result, 5, now)
+        if word is Result.DONE:
+            self.tell(Kind.UPDATE, entry, now)
+        return word
+
+    def receive(
+        self, job: Job, name: str, number: int, now: int
+    ) -> Step | Result | None:
+        entry = self._run_of(job)
+        if isinstance(entry, Result):
+            return entry
+        before = entry.steps.view()
+        wait = entry.steps.receive(name, number, now)
+        if entry.steps.view() != before:
+            self.tell(Kind.UPDATE, entry, now)
+        return wait
+
+    def signal(self, job_id: int, name: str, data: JSON, now: int) -> Reply:
+        entry = self.jobs.get(job_id)
+        if entry is None:
+            return Reply(Result.GONE)
+        if entry.state.is_final:
+            return Reply(Result.REFUSED, entry.state)
+        entry.had_steps = True
+        if entry.steps.send(name, data, now) and entry.state is State.DELAYED:
+            self.ready(entry, None, "move", now)
+            self.tell(Kind.PROMOTION, entry, now)
+        else:
+            self.tell(Kind.UPDATE, entry, now)
+        return Reply(Result.DONE)
+
     def log(self, job_id: int, lines: Sequence[LogLine], now: int) -> Result:
         entry = self.jobs.get(job_id)
         if entry is None:
@@ -442,6 +501,7 @@ def line_of(token: str, now: int, ending: Ending, taken: str) -> Attempt:
         delay=getattr(ending, "delay", 0),
         counts=getattr(ending, "counts", False),
         reason=getattr(ending, "reason", ""),
+        suspended=getattr(ending, "suspended", "") or "",
         taken=taken,
         progress=_reached(ending),
         fingerprint=fingerprint(ending.error) if isinstance(ending, Failed) else "",

@@ -7,6 +7,7 @@ import msgspec
 from kue.model.job import Job
 from kue.model.schedule import (
     MAX_CATCH_UP,
+    REFUSED_JOB,
     Firing,
     Schedule,
     Tick,
@@ -77,7 +78,8 @@ class Scheduling(Operating):
         if after is None:
             del self.schedules[name]
         else:
-            job_id = added.id if added and added.new else 0
+            none = REFUSED_JOB if added and added.is_refused else 0
+            job_id = added.id if added and added.new else none
             self.schedules[name] = with_job(after, job_id)
         return added
 

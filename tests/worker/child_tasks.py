@@ -67,7 +67,7 @@ def raise_it(kind: str) -> Never:
 
 def speak() -> str:
     job = kue.current_job()
-    job.log("by hand", "warning")
+    job.log("by hand", level="warning")
     logging.getLogger("app").error("by logging")
     print("by print")  # noqa: T201 - that is the point
     job.progress(1, 4, {"page": 1})
@@ -107,3 +107,29 @@ class Timeout503(ProviderDown):
 
 def call_provider(kind: str) -> Never:
     raise {"down": Timeout503("503"), "skip": kue.Skip("done before")}[kind]
+
+
+def steps(path: str, job: kue.ActiveJob) -> list[object]:
+    charged = job.step("charge", charge, path)
+    job.sleep("5ms")
+    answer = job.wait_for("approved")
+    late = job.wait_for("paid", timeout="5ms", default="late")
+    if job.attempt == 1:
+        raise ConnectionError
+    return [charged, answer, late]
+
+
+async def async_steps(path: str, job: kue.ActiveJob) -> list[object]:
+    charged = await job.step("charge", charge, path)
+    await job.sleep("5ms")
+    answer = await job.wait_for("approved")
+    late = await job.wait_for("paid", timeout="5ms", default="late")
+    if job.attempt == 1:
+        raise ConnectionError
+    return [charged, answer, late]
+
+
+def charge(path: str) -> str:
+    with Path(path).open("a") as file:
+        file.write("charge\n")
+    return "charged"

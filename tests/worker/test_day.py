@@ -16,7 +16,7 @@ from kue.store.contract import Store
 from kue.worker import Processor, Worker, WorkerOptions
 from tests.support.clocked import ClockedStore, OwnTime
 from tests.support.engines import Engine
-from tests.support.jobs import DAY, HOUR, MINUTE, add
+from tests.support.jobs import DAY, HOUR, MINUTE, add, get_one
 from tests.support.patience import until
 from tests.support.schedules import every
 
@@ -84,10 +84,12 @@ async def day(place: Engine) -> AsyncIterator[Day]:
 
 
 @asynccontextmanager
-async def at_work(day: Day, place: Engine) -> AsyncIterator[None]:
+async def at_work(
+    day: Day, place: Engine, handler: Any = None, slots: int = 10
+) -> AsyncIterator[None]:
     worker = Worker(
         day.store,
-        [Processor("work", 10, cast("Any", day.diary))],
+        [Processor("work", slots, handler or cast("Any", day.diary))],
         place.settings,
         WorkerOptions(supervised=True),
         sleep=day.time.sleep,
@@ -134,3 +136,33 @@ async def test_a_day_of_schedules_delays_retries_and_upkeep(
 
 async def _jobs(day: Day, added: list[Any]) -> list[Any]:
     return await day.store.get([item.id for item in added])
+
+
+async def test_a_sleep_of_two_days_holds_no_slot_and_ends_in_time(
+    day: Day, place: Engine
+) -> None:
+    calls: list[str] = []
+
+    async def handle(job: ActiveJob) -> str:
+        if job.data == "other":
+            return "ran"
+        await job.step("mail", lambda: calls.append("mail"))
+        await job.sleep("2d")
+        await job.step("remind", lambda: calls.append("remind"))
+        return "reminded"
+
+    now = day.time.now_ms()
+    async with at_work(day, place, handle, slots=1):
+        [asleep] = await add(day.store, [draft("work")], now=now)
+        await day.settle()
+        # There is one slot, and it is free.
+        [other] = await add(day.store, [draft("work", "other")], now=now)
+        await day.settle()
+        assert (await get_one(day.store, other.id)).state is State.COMPLETE
+        await day.pass_(2 * DAY - STEP)
+        assert (await get_one(day.store, asleep.id)).state is State.DELAYED
+        await day.pass_(STEP)
+
+    job = await get_one(day.store, asleep.id)
+    assert (job.result, job.attempts, job.ended_at) == ("reminded", 1, now + 2 * DAY)
+    assert calls == ["mail", "remind"]

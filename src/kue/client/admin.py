@@ -1,10 +1,12 @@
-"""Administration of a queue: pause, resume, orders to workers, rate limits, clear."""
+"""Administration of a queue: pause, signals, orders to workers, limits, clear."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from kue.client.handle import JobHandle
 from kue.client.queries import state_of
+from kue.client.signals import send_signal
 from kue.model.duration import Duration, milliseconds
 from kue.model.job import FINAL
 from kue.model.named_limits import StoredLimit, TaskLimit
@@ -18,9 +20,17 @@ if TYPE_CHECKING:
     from kue.client.bulk_actions import OnProgress
     from kue.client.connection import Connection
     from kue.model.job import State
+    from kue.model.payload import JSON
 
 WorkerOrder = Literal["stop", "stacks"]
 OnFull = Literal["refuse", "wait", "drop-oldest"]
+
+
+class WithId(Protocol):
+    """The handle of a job."""
+
+    @property
+    def id(self) -> int: ...
 
 
 class QueueAdmin:
@@ -71,6 +81,26 @@ class QueueAdmin:
             ValueError: Both a type and a worker are given.
         """
         return await self._connection.store.resume(type, worker=worker)
+
+    async def signal(self, job: int | WithId, name: str, data: JSON = None) -> None:
+        """
+        Send a signal to a job, given by its id or its handle::
+
+            await q.signal(42, "approved", {"by": "ann"})
+
+        ``job.wait_for("approved")`` in its handler returns *data*.  It is kept until
+        the job waits for it; a job that waits goes on at once.
+
+        Raises:
+            JobNotFound: There is no such job.
+            InvalidTransition: It has ended.
+            BadPayload: *data* is not JSON, or has more than 64 KiB.
+            ValueError: *name* cannot be one, or 1,000 signals were sent to the job.
+        """
+        if isinstance(job, JobHandle):
+            return await job.signal(name, data)
+        job_id = job if isinstance(job, int) else job.id
+        await send_signal(self._connection, job_id, name, data)
 
     async def order(self, worker: str, order: WorkerOrder) -> bool:
         """

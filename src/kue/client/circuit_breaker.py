@@ -15,6 +15,7 @@ from kue.client.exception_kinds import (
     summary,
 )
 from kue.model.circuit import CircuitPolicy
+from kue.model.errors import Suspended
 from kue.model.names import check_path_name
 from kue.worker.active_run import ActiveRun, RunTimeout
 from kue.worker.executor import RunEnded
@@ -79,7 +80,7 @@ def circuit_breaker(
         is_probe = await monitor.admit(job)
         try:
             result = await call_next(job)
-        except (Exception, asyncio.CancelledError) as exc:
+        except (Exception, asyncio.CancelledError, Suspended) as exc:
             error = _failure(job, exc, kinds)
             if error is not None:
                 await monitor.report_failure(job, policy, error)

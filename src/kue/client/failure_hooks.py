@@ -38,18 +38,18 @@ def processor(store: Store, hooks_of: HooksOf) -> Processor:
 
     async def call(run: ActiveRun) -> JSON:
         failure = _failure(run.job)
-        hooks = hooks_of(failure.type)
+        [job] = await store.get([failure.job_id])
+        failed = failure.of(job)
+        if failed is None:
+            raise Skip(f"job {failure.job_id} was removed before its hooks were called")
+        hooks = hooks_of(failed.name)
         if not hooks:
             # Another program has them, which shares this store.
             wait = min(MAX_WAIT_SECONDS, 2 ** min(run.job.releases, 6))
             raise Release(
                 timedelta(seconds=wait),
-                reason=f"this worker has no failure hooks for {failure.type!r}",
+                reason=f"this worker has no failure hooks for {failed.name!r}",
             )
-        [job] = await store.get([failure.job_id])
-        failed = failure.of(job)
-        if failed is None:
-            raise Skip(f"job {failure.job_id} was removed before its hooks were called")
         await _call(run, hooks, failed)
         return None
 
@@ -60,22 +60,27 @@ async def _call(run: ActiveRun, hooks: Sequence[FailureHook], failed: Job) -> No
     """Call the hooks in order; the next attempt calls those again that raised."""
     done = _done_before(run.job)
     raised: Exception | None = None
-    assert failed.error is not None
     for number, hook in enumerate(hooks):
         if number in done:
             continue
-        try:
-            await awaited(hook(failed, failed.error))
-        except Exception as exc:
-            logger.exception(
-                "failure hook %r raised", hook, extra={"job_id": failed.id}
-            )
-            raised = raised or exc
-        else:
+        error = await call_hook(hook, failed)
+        if error is None:
             done.append(number)
+        raised = raised or error
     if raised is not None:
         run.progress(len(done), len(hooks), {"done": done})
         raise raised
+
+
+async def call_hook(hook: FailureHook, failed: Job) -> Exception | None:
+    """Call one hook; return what it raised, which is logged."""
+    assert failed.error is not None
+    try:
+        await awaited(hook(failed, failed.error))
+    except Exception as exc:
+        logger.exception("failure hook %r raised", hook, extra={"job_id": failed.id})
+        return exc
+    return None
 
 
 def _failure(job: Job) -> Failure:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
+from kue.client.signals import send_signal
 from kue.client.subscriptions import Callback, Callbacks, kind_of
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         Callable,
         Collection,
         Iterable,
+        Mapping,
     )
     from datetime import datetime
 
@@ -45,8 +47,13 @@ if TYPE_CHECKING:
     from kue.model.job import Job, PriorityGiven
     from kue.model.options import AttemptsGiven
     from kue.model.payload import JSON
+    from kue.model.steps import JobSteps
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+#: How often a job whose events are off is read until it has ended.
+QUIET_SECONDS = 0.5
 
 
 class JobHandle(Generic[T_co]):
@@ -147,8 +154,9 @@ class JobHandle(Generic[T_co]):
         """
         Wait until the job has ended and return its result.
 
-        The store notifies us; nothing is polled.  A job with ``remove_on_complete``
-        leaves no result: this returns None, or raises JobNotFound if it ended before.
+        The store notifies us; nothing is polled.  The result of a job with
+        ``remove_on_complete`` is only sent to those who wait: if it ended before, this
+        raises JobNotFound.
 
         Raises:
             JobFailed, JobCancelled: It ended that way.
@@ -176,7 +184,7 @@ class JobHandle(Generic[T_co]):
             if job is None:
                 # It ended, and remove_on_complete left nothing to read.
                 if event.kind is Kind.COMPLETE:
-                    return cast("T_co", None)
+                    return self._converted(event.detail.get("result"))
                 raise JobNotFound(self.id)
             # It may have been requeued before we read it.
             if job.state.is_final:
@@ -188,10 +196,13 @@ class JobHandle(Generic[T_co]):
             raise JobFailed(job.id, error.kind, error.message)
         if job.state is State.CANCELLED:
             raise JobCancelled(job.id, _reason(job))
+        return self._converted(job.result)
+
+    def _converted(self, result: JSON) -> T_co:
         if self._reader is None:
             # The creator of the handle declared that its result is JSON.
-            return cast("T_co", job.result)
-        return self._reader(job.result)
+            return cast("T_co", result)
+        return self._reader(result)
 
     # -- events ----------------------------------------------------------------
 
@@ -213,6 +224,10 @@ class JobHandle(Generic[T_co]):
         async with self._connection.store.watch([self.id]) as events:
             # Read only after subscribing: an earlier end was not sent to us.
             job = await self.refresh()
+            while job.spec.quiet and not job.state.is_final:
+                # Its end is not published.
+                await asyncio.sleep(QUIET_SECONDS)
+                job = await self.refresh()
             if ended := _final_event(job):
                 yield ended, job
                 return
@@ -241,7 +256,7 @@ class JobHandle(Generic[T_co]):
         """
         kind = kind_of(event)
         if self._callbacks is None:
-            self._callbacks = Callbacks()
+            self._callbacks = Callbacks(self._connection.errors.report)
             self._connection.background.start(
                 self._listen(self._callbacks), f"kue listeners of job {self.id}"
             )
@@ -254,6 +269,21 @@ class JobHandle(Generic[T_co]):
         if self._callbacks is not None:
             self._callbacks.remove(kind, callback)
         return self
+
+    async def _notify(self, event: Event) -> None:
+        """Call the callbacks for this event; after the last one they are removed."""
+        callbacks = self._callbacks
+        if event.kind.is_final:
+            self._callbacks = None
+        if callbacks is not None:
+            await callbacks.notify(event)
+
+    async def _end_event(self) -> Event | None:
+        """Return the event of its end, ``remove`` if it is gone; None before."""
+        try:
+            return _final_event(await self.refresh())
+        except JobNotFound:
+            return await self._removed()
 
     async def _listen(self, callbacks: Callbacks) -> None:
         caller = f"listeners of job {self.id}"
@@ -268,16 +298,18 @@ class JobHandle(Generic[T_co]):
                 self._connection.store_retry.recover(caller)
                 await callbacks.notify(event)
         except JobNotFound:
-            now = await self._connection.store.now()
-            gone = Event(kind=Kind.REMOVE, job_id=self.id, type=self.type, at=now)
-            await callbacks.notify(gone)
+            await callbacks.notify(await self._removed())
+
+    async def _removed(self) -> Event:
+        now = await self._connection.store.now()
+        return Event(kind=Kind.REMOVE, job_id=self.id, type=self.type, at=now)
 
     # -- progress and log ------------------------------------------------------
 
-    async def log(self, text: object, level: str = "info") -> None:
-        """Add a line to the job's log, whatever its state."""
+    async def log(self, text: object, *args: object, level: str = "info") -> None:
+        """Add a line to the job's log, whatever its state; *args* fill its %s."""
         attempt = self._job.attempts if self._job else 0
-        line = progress_module.line(text, level, attempt=attempt)
+        line = progress_module.line(text, *args, level=level, attempt=attempt)
         word = await self._connection.store.log(
             self.id, [line], created_at=self._created_at
         )
@@ -297,6 +329,35 @@ class JobHandle(Generic[T_co]):
         [word] = await self._connection.store.progress([update])
         await self._check(word, "report progress")
 
+    # -- steps and signals -----------------------------------------------------
+
+    async def steps(self) -> JobSteps:
+        """
+        Return what the job did and waits for, and the signals sent to it.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+        """
+        steps = await self._connection.store.steps(self.id)
+        # If the id is still this job's, it was when the steps were read.
+        await self.refresh()
+        return steps
+
+    async def signal(self, name: str, data: JSON = None) -> None:
+        """
+        Send a signal: ``job.wait_for(name)`` in its handler returns *data*.
+
+        It is kept until the job waits for it; a job that waits goes on at once.
+
+        Raises:
+            InvalidTransition: It has ended.
+            BadPayload: *data* is not JSON, or has more than 64 KiB.
+            ValueError: *name* cannot be one, or 1,000 signals were sent to the job.
+        """
+        await send_signal(
+            self._connection, self.id, name, data, created_at=self._created_at
+        )
+
     # -- changing --------------------------------------------------------------
 
     async def update(
@@ -306,14 +367,36 @@ class JobHandle(Generic[T_co]):
         priority: PriorityGiven | msgspec.UnsetType = msgspec.UNSET,
         tags: Iterable[str] | msgspec.UnsetType = msgspec.UNSET,
         attempts: AttemptsGiven | msgspec.UnsetType = msgspec.UNSET,
+        meta: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:
-        """Change what is given; a run in progress keeps the data it started with."""
+        """
+        Change what is given; a run in progress keeps the data it started with.
+
+        Fields of *meta* are set, and those not named stay.
+        """
         every = {"data": data, "priority": priority, "tags": tags, "attempts": attempts}
+        every["meta"] = meta
         given = {
             key: value for key, value in every.items() if value is not msgspec.UNSET
         }
         word = await self._change(given, ExpectedState(self._created_at))
         check(self.id, word, wanted="be changed")
+
+    async def set(self, key: str, value: str) -> None:
+        """
+        Set a further field of the job, which is kept with it: its ``meta``.
+
+        Text; all fields together have at most 8 KiB.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+            BadPayload: There is too much of it.
+        """
+        await self.update(meta={key: value})
+
+    async def get(self, key: str) -> str | None:
+        """Return a further field of the job as it is now; None if it was never set."""
+        return (await self.refresh()).spec.meta.get(key)
 
     async def _change(self, given: dict[str, Any], seen: ExpectedState) -> Result:
         options = {name: value for name, value in given.items() if name != "data"}
@@ -325,6 +408,7 @@ class JobHandle(Generic[T_co]):
             priority=valid.priority if "priority" in given else msgspec.UNSET,
             tags=spec.tags if "tags" in given else msgspec.UNSET,
             max_attempts=spec.max_attempts if "attempts" in given else msgspec.UNSET,
+            meta=spec.meta if "meta" in given else msgspec.UNSET,
             seen=seen,
         )
         [word] = await self._connection.store.update([change])
@@ -363,9 +447,10 @@ class JobHandle(Generic[T_co]):
         """
         Requeue an ended job, with other *data* if given; return whether this call did.
 
-        Its attempts start again from 0.  What is retried is the ending that this handle
-        read last (now, if it has read none): False means that someone else has retried
-        it since, and that the job was left as it is.
+        Its attempts start again from 0.  A failed or cancelled job keeps the steps that
+        it finished, a complete one begins afresh.  What is retried is the ending that
+        this handle read last (now, if it has read none): False means that someone else
+        has retried it since, and that the job was left as it is.
 
         Raises:
             InvalidTransition: It has not ended; or other *data* is given, and it was
@@ -470,7 +555,7 @@ def added_handle(
 ) -> JobHandle[T_co]:
     """Return the handle of a job that was just added."""
     return JobHandle(
-        connection,
+        connection.home_of(added),
         added.id,
         type,
         created_at=added.created_at,

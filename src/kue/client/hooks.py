@@ -13,6 +13,7 @@ from kue.model.payload import JSON
 
 if TYPE_CHECKING:
     from kue.aio.tasks import BackgroundTasks
+    from kue.client.failover_connection import FailedOver
     from kue.model.alerts import AlertNotice
     from kue.worker.active_job import ActiveJob
 
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 #: May be a coroutine function.
 Hook: TypeAlias = Callable[[], Awaitable[object] | object]
 FailureHook: TypeAlias = Callable[[Job, Error], Awaitable[object] | object]
+FailoverHook: TypeAlias = Callable[["FailedOver"], Awaitable[object] | object]
 AlertHook: TypeAlias = Callable[["AlertNotice"], Awaitable[object] | object]
 
 
@@ -47,6 +49,7 @@ class Hooks:
         self.shutdown: list[Hook] = []
         self.failure: list[FailureHook] = []
         self.alert: list[AlertHook] = []
+        self.failover: list[FailoverHook] = []
 
     async def start(self) -> None:
         """Call the start-up hooks; one that raises keeps the worker from starting."""
@@ -67,6 +70,18 @@ class Hooks:
         """Call the alert hooks in one of *calls*, in the order of the reports."""
         if self.alert:
             calls.start(self._call_on_alert(notices), "kue alert")
+
+    def notify_failover(self, calls: BackgroundTasks, switch: FailedOver) -> None:
+        """Call the fail-over hooks in one of *calls*."""
+        if self.failover:
+            calls.start(self._call_on_failover(switch), "kue failover hooks")
+
+    async def _call_on_failover(self, switch: FailedOver) -> None:
+        for hook in self.failover:
+            try:
+                await awaited(hook(switch))
+            except Exception:
+                logger.exception("fail-over hook %r raised", hook)
 
     async def _call_on_alert(self, notices: Sequence[AlertNotice]) -> None:
         for notice in notices:

@@ -19,7 +19,7 @@ from typing import (
 from kue.aio.callbacks import is_async
 from kue.client.alert_registration import AlertRegistration
 from kue.client.declared_schedules import module_of
-from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
+from kue.client.hooks import FailoverHook, FailureHook, Hook, Hooks, Middleware
 from kue.client.ready_middleware import for_errors
 from kue.client.registry import HandlerRegistry, HandlerSettings
 from kue.client.schedule_registration import ScheduleRegistration
@@ -29,7 +29,7 @@ from kue.model.arguments import Arguments
 from kue.model.backoff import exponential
 from kue.model.options import JobOptions
 from kue.worker.active_job import ActiveJob
-from kue.worker.handler_adapters import Execution, in_thread, takes_done, with_done
+from kue.worker.handler_adapters import Execution, arguments_taken, in_thread, with_done
 
 if TYPE_CHECKING:
     from kue.client.exception_kinds import ExceptionKinds
@@ -43,6 +43,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 Startup = TypeVar("Startup", bound=Hook)
 Failure = TypeVar("Failure", bound=FailureHook)
+Switched = TypeVar("Switched", bound=FailoverHook)
 
 #: Tasks are retried by default; jobs of `create_job` are not.
 TASK_DEFAULTS: dict[str, Any] = {
@@ -206,6 +207,7 @@ class Registration(ScheduleRegistration, AlertRegistration):
                 weight=weight,
                 middleware=(*middleware, *for_errors(fail_on, retry_on, not_counted)),
                 uses=tuple(uses),
+                queue=options.get("queue"),
                 on_failure=() if on_failure is None else (on_failure,),
                 dead_letter=dead_letter,
             )
@@ -231,15 +233,17 @@ class Registration(ScheduleRegistration, AlertRegistration):
         Handle jobs of *type* with ``handler(job)``, up to *n* at once.
 
         A coroutine function runs on the event loop, a plain one in a thread.  Kue's
-        form ``handler(job, done)`` works too: it ends with ``done(error, result)``.
-        This only registers the handler; `run` and `work` call it.  Also a decorator::
+        forms ``handler(job, done)`` and ``handler(job, ctx, done)`` work, too: they end
+        with ``done(error, result)``, and ``ctx.pause()`` and ``ctx.resume()`` are for
+        jobs of the type in this worker.  This only registers the handler; `run` and
+        `work` call it.  Also a decorator::
 
             @q.process("email", 20)
             async def send(job): ...
 
         Raises:
             ValueError: *n* is not positive, or the type has a handler.
-            TypeError: The handler cannot be called.
+            TypeError: The handler cannot be called with any of these.
         """
         return self._processing(type, n, handler, is_blocking=False)
 
@@ -292,8 +296,9 @@ class Registration(ScheduleRegistration, AlertRegistration):
         self._handlers.modules.add(module_of(handler))
         where = "loop" if is_async(handler) else "thread"
         adapted: Any = handler
-        if takes_done(handler):
-            adapted = with_done(handler)
+        number = arguments_taken(handler)
+        if number > 1:
+            adapted = with_done(handler, takes_ctx=number > 2)
         elif where == "thread":
             adapted = in_thread(handler)
         self._handlers.add(
@@ -371,4 +376,14 @@ class Registration(ScheduleRegistration, AlertRegistration):
         it survives crashes, and a hook that raises is called again, up to 5 times.
         """
         self._hooks.failure.append(hook)
+        return hook
+
+    def on_failover(self, hook: Switched) -> Switched:
+        """
+        Call ``hook(switch)`` when a fail-over connection adds jobs to another store.
+
+        Called in every process that adds jobs, with the names of the connections before
+        and now, and the reason; also when an earlier one is back.
+        """
+        self._hooks.failover.append(hook)
         return hook

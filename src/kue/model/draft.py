@@ -66,6 +66,8 @@ def draft(
     parent, retention = options.get("parent"), options.get("retention")
     after = _after(options.get("after", ()))
     key_rules.check_parents(after)
+    name = check_path_name(type, what="type")
+    queue = check_path_name(options.get("queue") or name, what="queue")
     spec = Spec(
         data=encode(data, field="data", limit=max_data),
         delay=wait,
@@ -85,11 +87,13 @@ def draft(
         retention=(
             None if retention is None else milliseconds(retention, field="retention")
         ),
-        meta=_meta(options.get("meta")),
+        meta=check_meta(options.get("meta")),
+        quiet=options.get("events") is False,
         address_id=None if address_id is None else _uuid(address_id),
+        task=None if queue == name else name,
     )
     return Draft(
-        type=check_path_name(type, what="type"),
+        type=queue,
         spec=spec,
         priority=priority_of(options.get("priority", 0)),
         at=moment,
@@ -238,7 +242,14 @@ def _uuid(value: str) -> str:
         raise ValueError(f"address_id must be a UUID as text, not {value!r}") from None
 
 
-def _meta(values: Mapping[str, str] | None) -> dict[str, str]:
+def check_meta(values: Mapping[str, str] | None) -> dict[str, str]:
+    """
+    Return the further fields of a job.
+
+    Raises:
+        TypeError: A field is not text.
+        BadPayload: They are more than 8 KiB.
+    """
     meta = dict(values or {})
     for key, value in meta.items():
         if not isinstance(key, str) or not isinstance(value, str):

@@ -5,7 +5,7 @@ docs/reference/errors.md shows them as a tree.
 
 Handlers steer their own run by raising one of these, which are not KueErrors:
 Retry, Release, Fail, Cancel, Skip.  Data that does not fit a task is BadArguments, a
-Fail.
+Fail; so are StepError and SignalTimeout.  Suspended ends a run that sleeps or waits.
 """
 
 from __future__ import annotations
@@ -157,6 +157,9 @@ class StoreError(KueError):
 class StoreUnavailable(StoreError):
     """The store cannot be reached.  The operation may be retried."""
 
+    #: Whether it may have been done: it was sent, or begun, and no reply came.
+    is_unknown = False
+
 
 class StoreFull(StoreError):
     """The store accepts no new jobs; those it has go on, and make room."""
@@ -243,8 +246,35 @@ class SoftTimeout(Exception):
         super().__init__(message)
 
 
+class Suspended(BaseException):
+    """
+    Ends a run whose job sleeps or waits for a signal: ``job.sleep``, ``job.wait_for``.
+
+    Not an `Exception`, so that ``except Exception`` in a handler does not swallow it.
+    """
+
+    def __init__(self, reason: str, field: str, delay: int) -> None:
+        super().__init__(reason)
+        #: The sleep or wait, as a field of the steps, and how long it lasts, in ms.
+        self.field = field
+        self.delay = delay
+
+
 #: By which a handler decides how its run ends; whatever else it raises is an error.
-STEERING = (Retry, Release, Fail, Cancel, Skip)
+STEERING = (Retry, Release, Fail, Cancel, Skip, Suspended)
+
+
+class StepError(Fail):
+    """A step has the name of another one, or cannot be kept; no retry can fix it."""
+
+
+class SignalTimeout(Fail):
+    """
+    The signal that a job waited for did not come in time.
+
+    That is kept as well: another attempt would find the same.  When the failed job is
+    retried by hand, the wait begins again.
+    """
 
 
 class BadArguments(Fail):

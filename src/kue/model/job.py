@@ -154,8 +154,12 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: How long to keep the job once it ended, in ms; None for the queue's own rule.
     retention: int | None = None
     meta: dict[str, str] = {}
+    #: No events of it are published.
+    quiet: bool = False
     #: Given by the caller; otherwise it follows from id and creation time.
     address_id: str | None = None
+    #: The task, of a job in a queue with another name.
+    task: str | None = None
 
 
 class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,6 +188,16 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     once: bool = False
     #: With spec.after: run when those have ended in any way, not only succeeded.
     after_any: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its task, which handles it: its type when it was added."""
+        return self.spec.task or self.type
+
+    @property
+    def queue(self) -> str:
+        """Where it waits; to the store, this is its type."""
+        return self.type
 
     @property
     def limit_refs(self) -> list[str]:
@@ -304,6 +318,9 @@ class Released(_Ending, frozen=True, tag="released"):
     delay: int = 0
     counts: bool = False
     reason: str = ""
+    #: The sleep or wait that its handler came to, as a field of the steps: its record
+    #: is written with the ending.  Left out of the JSON, which else ends with it.
+    suspended: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Stalled(_Ending, frozen=True, tag="stalled"):
@@ -354,6 +371,8 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Whether the handler asked to be retried, rather than raising an error.
     asked: bool = False
     reason: str = ""
+    #: What the job sleeps or waits for since, see `Released.suspended`.
+    suspended: str = ""
     #: "lease" or "ttl" when maintenance ended the run because that had run out.
     taken: str = ""
     #: The last progress of the run, if it reported any.

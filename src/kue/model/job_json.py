@@ -28,6 +28,8 @@ class AttemptView(View, frozen=True, kw_only=True):
     #: Whether a released run spent an attempt.
     counts: bool
     reason: str
+    #: What the job slept or waited for since, such as "sleep:1"; empty if nothing.
+    suspended: str
     #: "lease" or "ttl" if the run was ended because that expired.
     taken: str
 
@@ -37,7 +39,10 @@ class JobView(View, frozen=True, kw_only=True):
 
     id: int
     address_id: str
+    #: The queue that it waits in; most are named like their task.
     type: str
+    #: The name of its task.
+    name: str
     state: State
     priority: int
     data: Any
@@ -96,6 +101,8 @@ class JobView(View, frozen=True, kw_only=True):
     retention: int | None
     delivery: Delivery
     meta: dict[str, str]
+    #: Whether its events are published.
+    events: bool
 
 
 class JobDetail(JobView, frozen=True, kw_only=True):
@@ -106,7 +113,7 @@ class JobDetail(JobView, frozen=True, kw_only=True):
 
 def job_view(job: Job) -> JobView:
     """Return *job* as in lists."""
-    return JobView.of(job, job.spec, limited_by=dict(job.limited_by))
+    return JobView.of(job, job.spec, **_converted(job))
 
 
 def job_detail(job: Job) -> JobDetail:
@@ -116,7 +123,11 @@ def job_detail(job: Job) -> JobDetail:
     The token is left out: its holder may end the run.
     """
     history = [_attempt_view(attempt) for attempt in job.history]
-    return JobDetail.of(job, job.spec, history=history, limited_by=dict(job.limited_by))
+    return JobDetail.of(job, job.spec, history=history, **_converted(job))
+
+
+def _converted(job: Job) -> dict[str, Any]:
+    return {"limited_by": dict(job.limited_by), "events": not job.spec.quiet}
 
 
 def _attempt_view(attempt: Attempt) -> AttemptView:

@@ -31,6 +31,8 @@ class JobOptions(TypedDict, total=False):
     API and the options of ``kue job add`` have the same names, which a test compares.
     """
 
+    #: Where it waits, if not in the queue that is named like its type.
+    queue: str | None
     priority: PriorityGiven
     delay: Duration | datetime
     at: datetime | None
@@ -74,6 +76,8 @@ class JobOptions(TypedDict, total=False):
     retention: Duration | None
     delivery: Delivery
     meta: Mapping[str, str] | None
+    #: Whether events of it are published; None: as the setting ``job_events`` says.
+    events: bool | None
 
 
 class FilterOptions(TypedDict, total=False):

@@ -73,9 +73,10 @@ def before_run(job: Job, now: int) -> Failed | None:
     Return how a run ends that must not begin, because it is too late for a retry.
 
     It ends with the error that made a retry necessary.  The first attempt begins
-    whenever it is its turn; `expires` is for that.
+    whenever it is its turn; `expires` is for that.  Nor is it a retry when a job goes
+    on that slept or waited for a signal.
     """
-    if not _is_too_late(job, now):
+    if not _is_too_late(job, now) or (job.history and job.history[-1].suspended):
         return None
     error = _last_error(job.history)
     return None if error is None else Failed(error)

@@ -16,6 +16,7 @@ import msgspec
 from kue.model.fingerprint import LENGTH, fingerprint
 from kue.model.job import BEGAN, MAX_HISTORY, Attempt, Ending, Error, Failed, Job, Spec
 from kue.model.payload import MAX_RESULT, encode
+from kue.model.steps import MAX_SUSPENSIONS
 
 #: Characters kept of an error's message and of its stack.
 MAX_ERROR_TEXT = 4000
@@ -65,6 +66,11 @@ def read_story(story: bytes) -> tuple[Attempt, ...]:
         return ()
     lines = story.split(b"\n")[-MAX_HISTORY:]
     return tuple(decode_attempt(line) for line in lines if line)
+
+
+def has_suspensions(job: Job) -> bool:
+    """Return whether as many lines of the history are suspensions as it may have."""
+    return sum(bool(one.suspended) for one in job.history) >= MAX_SUSPENSIONS
 
 
 def error_of(exc: BaseException, stack: str = "") -> Error:

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 from kue.model.errors import ConfigError
 from kue.model.events import Event
 from kue.model.settings import LEASE_MS, Keep
-from kue.store.batches import bytes_of_job
+from kue.store import search
+from kue.store.search import SearchRequest
 from kue.store.values import (
     MAX_BATCH,
-    MAX_PAGE_BYTES,
     MAX_SCAN,
     NOTHING_SEEN,
     Added,
@@ -67,11 +67,15 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from msgspec import Raw
+
     from kue.model.failure_rule import FailureRule
     from kue.model.histogram import Timing
     from kue.model.job import Draft, Job, State
     from kue.model.named_limits import StoredLimit
     from kue.model.schedule import Schedule
+    from kue.model.steps import JobSteps, Signal, Step
+    from kue.store.search import Redactor
 
 #: Called with (done, total) while a check runs.
 OnProgress = Callable[[int, int], None]
@@ -239,6 +243,10 @@ class Store(ABC):
         (final endings, unless ``unique_for`` lasts), the slots of group and type, and
         dependants, and starts retention.
 
+        A ``Released`` run that is *suspended* also begins that sleep or wait, and the
+        job is delayed until its end; if it waits for a signal that is there, it becomes
+        waiting.  Of such lines the history keeps the last `MAX_SUSPENSIONS` only.
+
         DONE; ALREADY when this very run was settled before (the first ending stands,
         whatever this one is); LOST when the run was reclaimed; GONE when the job was
         removed.
@@ -387,6 +395,55 @@ class Store(ABC):
         GONE when the job does not exist, or *created_at* is that of another one.
         """
 
+    # -- steps and signals -----------------------------------------------------
+
+    @abstractmethod
+    async def steps(self, job_id: int) -> JobSteps:
+        """Return what a job did and waits for, and its signals; empty for no job."""
+
+    @abstractmethod
+    async def record_step(
+        self, job: Job, name: str, result: Raw, *, duration: int, now: int | None = None
+    ) -> Result:
+        """
+        Keep what a step of a running job returned, for later runs.
+
+        DONE; ALREADY when there is a step of that name, whose result stands; REFUSED
+        when there are `MAX_STEPS`; LOST when the run is not the current one; GONE.
+        """
+
+    @abstractmethod
+    async def receive(
+        self, job: Job, signal: str, number: int, *, now: int | None = None
+    ) -> Step | Result | None:
+        """
+        Return the *number*-th wait of a running job for *signal*, if it has begun.
+
+        A wait receives the oldest signal of its name that none has received yet, and
+        times out once its time has passed without one; either is recorded here, once,
+        and then returned whenever it is asked for.  A wait that was not begun by a
+        suspension (`settle`) begins here only if a signal is there.  LOST when the run
+        is not the current one; GONE.
+        """
+
+    @abstractmethod
+    async def signal(
+        self,
+        job_id: int,
+        signal: Signal,
+        *,
+        created_at: int | None = None,
+        now: int | None = None,
+    ) -> Reply:
+        """
+        Send a signal to a job: it is kept until a wait of the job receives it.
+
+        A job that was suspended for it becomes waiting at once.  DONE; ALREADY for a
+        signal with an id that the job has; REFUSED with the state of a job that has
+        ended, or with none when it has `MAX_SIGNALS`; GONE, also when *created_at* is
+        that of another job.
+        """
+
     # -- administration --------------------------------------------------------
 
     @abstractmethod
@@ -416,8 +473,9 @@ class Store(ABC):
 
         A finished job is requeued afresh: attempts and stalls count from 0, its history
         continues with a line ``restarted``, and its unique key is taken again (HELD if
-        another job has it).  A blocked job no longer waits for its parents.  Moving a
-        waiting job to waiting is ALREADY.
+        another job has it).  Steps of a failed or cancelled job are kept, without a
+        wait that ended it; those of a complete one are forgotten.  A blocked job no
+        longer waits for its parents.  Moving a waiting job to waiting is ALREADY.
         """
 
     @abstractmethod
@@ -677,6 +735,12 @@ class Store(ABC):
         """Return lines *start* to *stop* of a log, both included, -1 the last."""
 
     @abstractmethod
+    async def newest_logs(
+        self, job_ids: Sequence[int], lines: int
+    ) -> list[list[LogLine]]:
+        """Return the newest *lines* of each job's log, the oldest of them first."""
+
+    @abstractmethod
     async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
         """Return the workers the store knows, by name, on all shards together."""
 
@@ -694,6 +758,10 @@ class Store(ABC):
         `Stat.minute` is the hour's first.  Minutes that maintenance has not yet added
         to their hour are included.
         """
+
+    @abstractmethod
+    async def work_time(self, *, now: int | None = None) -> int:
+        """Return how long all successful runs ever took, in ms."""
 
     @abstractmethod
     async def facts(self) -> StoreFacts:
@@ -728,45 +796,28 @@ class Store(ABC):
         descending: bool = False,
         scan: int = MAX_SCAN,
         accept: Callable[[Job], bool] | None = None,
+        redact: Redactor | None = None,
     ) -> Page:
         """
         Return up to *limit* jobs that match, in the order of `page`.
 
-        *accept* is a second condition, called with each job that matches: neither page
-        nor cursor depends on the jobs it rejects.
+        *accept* is a second condition.  *redact* hides secrets, which are not searched.
+        Neither page nor cursor depends on the jobs that these two leave out.
 
-        Reads no more than about *scan* jobs per call, and returns no more than about
-        `MAX_PAGE_BYTES`: a page may be short, even empty, and still have a cursor.
+        Looks at no more than *scan* jobs and about `MAX_SCAN_BYTES` per call, and
+        returns no more than about `MAX_PAGE_BYTES`: a page may be short, even empty,
+        and still have a cursor.
         """
-        found: list[Job] = []
-        seen, size = 0, 0
-        while seen < scan:
-            # A job that was read cannot be returned to the cursor: read no more than
-            # still fit once the page is nearly full, and many while it is empty.
-            room = min(MAX_BATCH, max(limit - len(found), 50)) if found else MAX_BATCH
-            page = await self.page(
-                PageRequest(
-                    wanted.state,
-                    wanted.type,
-                    limit=room,
-                    cursor=cursor,
-                    descending=descending,
-                )
-            )
-            for index, job in enumerate(page.jobs):
-                if not wanted.matches(job) or not (accept is None or accept(job)):
-                    continue
-                found.append(job)
-                size += bytes_of_job(job)
-                if len(found) == limit or size > MAX_PAGE_BYTES:
-                    is_last = index == len(page.jobs) - 1 and page.cursor is None
-                    rest = None if is_last else self.cursor_after(job, wanted.state)
-                    return Page(found, rest)
-            seen += len(page.jobs)
-            cursor = page.cursor
-            if cursor is None:
-                return Page(found, None)
-        return Page(found, cursor)
+        request = SearchRequest(
+            wanted=wanted,
+            limit=limit,
+            cursor=cursor,
+            descending=descending,
+            scan=scan,
+            accept=accept,
+            redact=redact,
+        )
+        return await search.find(self, request)
 
     @staticmethod
     def cursor_after(job: Job, state: State | None) -> str:

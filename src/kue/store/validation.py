@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from kue.model.failure_rule import check_rule
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kue.model.failure_rule import FailureRule
     from kue.model.histogram import Timing
     from kue.model.schedule import Schedule
+    from kue.model.steps import Signal
     from kue.store.values import Limits, MoveRequest
 
 
@@ -116,6 +118,23 @@ def _check_weights(limits: Limits) -> None:
                 f"the weight of group {group!r} must be from 1 to {MAX_WEIGHT}, "
                 f"not {weight}"
             )
+
+
+def check_step(name: str, number: int = 1) -> None:
+    """Raise `InvalidCall` for a name that a step or a signal cannot have."""
+    try:
+        check_name(name, what="the name of a step or a signal")
+    except (ValueError, TypeError) as exc:
+        raise InvalidCall(str(exc)) from None
+    if number < 1:
+        raise InvalidCall(f"waits are numbered from 1, not {number}")
+
+
+def check_signal(signal: Signal) -> None:
+    """Raise `InvalidCall` for a signal with an invalid name or id."""
+    check_step(signal.name)
+    if not re.fullmatch("[0-9a-f]{1,40}", signal.id):
+        raise InvalidCall(f"the id of a signal is hexadecimal, not {signal.id[:60]!r}")
 
 
 def check_named_limit(name: str) -> None:
@@ -231,8 +250,12 @@ CHECKS: dict[str, Callable[..., None]] = {
     "failures": lambda limit=MAX_BATCH: check_limit(limit),
     "forget_failures": lambda failures, **_: check_batch(failures, "failures"),
     "limit_use": lambda name, limit=100, **_: check_limit(limit, least=1),
+    "record_step": lambda job, name, result, **_: check_step(name),
+    "receive": lambda job, signal, number, **_: check_step(signal, number),
+    "signal": lambda job_id, signal, **_: check_signal(signal),
     "schedule": check_schedule,
     "get": lambda job_ids: check_batch(job_ids, "jobs"),
+    "newest_logs": lambda job_ids, lines: check_batch(job_ids, "jobs"),
     "errors": lambda type=None, limit=50: check_limit(limit, least=1, most=MAX_ERRORS),
     "keep": lambda request, **_: check_kept(request.room, request.name, request.value),
     "kept": lambda room, name, **_: check_kept(room, name),

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from kue.model import retry_policy
 from kue.model.job import UNKNOWN_ERROR, Failed
+from kue.worker.durable_steps import NO_DEFAULT, DurableSteps
 from kue.worker.progress_values import line as log_line
 from kue.worker.progress_values import progress as progress_update
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from kue.model.duration import Duration
     from kue.model.job import Job
     from kue.model.payload import JSON
     from kue.store.values import LogLine, Progress
+    from kue.worker.durable_steps import StepStore
     from kue.worker.progress_values import ProgressReply
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ProgressSink(Protocol):
@@ -32,13 +42,14 @@ class ActiveJob:
     job's result; what they raise, its error.
     """
 
-    __slots__ = ("_clock", "_sink", "job", "lines", "partial", "reached")
+    __slots__ = ("_clock", "_sink", "_steps", "job", "lines", "partial", "reached")
 
     def __init__(self, job: Job, sink: ProgressSink) -> None:
         #: The job as it was claimed.
         self.job = job
         self._sink = sink
         self._clock = time.monotonic()
+        self._steps: DurableSteps | None = None
         #: Captured so far: whole lines, and the start of the next; see log_capture.py.
         self.lines = 0
         self.partial = ""
@@ -54,6 +65,16 @@ class ActiveJob:
 
     @property
     def type(self) -> str:
+        return self.job.type
+
+    @property
+    def name(self) -> str:
+        """The name of its task."""
+        return self.job.name
+
+    @property
+    def queue(self) -> str:
+        """Where it waited: the name of its task, unless it was added with queue=."""
         return self.job.type
 
     @property
@@ -106,14 +127,15 @@ class ActiveJob:
         """
         return False
 
-    def log(self, text: object, level: str = "info") -> ProgressReply:
+    def log(self, text: object, *args: object, level: str = "info") -> ProgressReply:
         """
         Add a line to the job's log; if the store is unavailable, the line is dropped.
 
-        The line is in flight when this returns.  ``await job.log(…)`` waits until it
-        was written.
+        With *args* the text is formatted: ``job.log("row %d of %d", 7, 10)``.  The line
+        is in flight when this returns; ``await job.log(…)`` waits until it was written.
         """
-        return self._sink.send(self, log_line(text, level, attempt=self.attempt))
+        line = log_line(text, *args, level=level, attempt=self.attempt)
+        return self._sink.send(self, line)
 
     def progress(
         self, done: float, total: float = 100, data: JSON = None
@@ -130,6 +152,85 @@ class ActiveJob:
         """
         update = progress_update(self.id, done, total, data, token=self.job.token)
         return self._sink.send(self, update)
+
+    # -- durable steps ---------------------------------------------------------
+
+    @overload
+    def step(
+        self,
+        name: str,
+        function: Callable[P, Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Awaitable[T]: ...
+
+    @overload
+    def step(
+        self, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> Any: ...
+
+    def step(
+        self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """
+        Run *function* once for this job, and return its result in every run::
+
+            charge = await job.step("charge", stripe.charge, order.id)
+
+        The result is kept with the job, as JSON of up to 64 KiB: later runs (after an
+        error, a lost worker or a sleep) get it without calling *function*.  A step that
+        raises is not kept.  In a coroutine the step is awaited, and a plain function
+        runs in a thread; in a plain handler this returns the result itself.
+
+        Raises:
+            StepError: The name was used before in this run, the result is not JSON, or
+                there are 1,000 steps.
+            LeaseLost: The job was reclaimed; stop, the outcome of this run is dropped.
+        """
+        return self._durable().step(name, partial(function, *args, **kwargs))
+
+    def sleep(self, delay: Duration | datetime, *, name: str | None = None) -> Any:
+        """
+        Let the job go on after *delay*, or at an aware datetime::
+
+            await job.sleep("2d")
+
+        The run ends here without spending an attempt, and holds no slot in the
+        meantime; then the handler runs again from the top.  Sleeps without a *name* are
+        numbered in the order in which a run comes to them.
+        """
+        return self._durable().sleep(delay, name)
+
+    def wait_for(
+        self,
+        signal: str,
+        *,
+        timeout: Duration | None = None,
+        default: JSON = NO_DEFAULT,
+    ) -> Any:
+        """
+        Return the data of a signal, once it was sent with `kue.Kue.signal`::
+
+            answer = await job.wait_for("approved", timeout="7d")
+
+        Like `sleep`, it ends the run unless the signal is there.  The first wait for a
+        signal gets the first one sent, the second wait the second; those that were sent
+        before are kept.  With a *default*, that is returned after *timeout*.
+
+        Raises:
+            SignalTimeout: The signal was not sent within *timeout*; that stands, also
+                in later runs.
+        """
+        return self._durable().wait_for(signal, timeout, default)
+
+    def _durable(self) -> DurableSteps:
+        if self._steps is None:
+            self._steps = DurableSteps(self, self.step_store())
+        return self._steps
+
+    def step_store(self) -> StepStore:
+        """Return where the steps of this run are kept."""
+        raise RuntimeError("steps are kept by a worker, and this job runs in none")
 
     def lose(self) -> None:
         """Note that the job was reclaimed or removed."""

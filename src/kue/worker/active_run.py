@@ -9,14 +9,16 @@ import logging
 import time
 from collections import deque
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kue.worker.active_job import ActiveJob
+from kue.worker.step_store import RunStepStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from kue.model.job import Ending, Job
+    from kue.worker.durable_steps import StepStore
     from kue.worker.run_services import RunServices
 
 T = TypeVar("T")
@@ -32,6 +34,14 @@ class RunTimeout(Exception):
     """A run took longer than its job's timeout; the name is what the error shows."""
 
 
+class RunOwner(Protocol):
+    """The lane that a run belongs to."""
+
+    def abandon(self, run: ActiveRun, /) -> None: ...
+    def pause(self, by: str, /) -> None: ...
+    def resume(self, by: str, /) -> None: ...
+
+
 class ActiveRun(ActiveJob):
     """
     One run, from claim to ending.
@@ -41,7 +51,6 @@ class ActiveRun(ActiveJob):
     """
 
     __slots__ = (
-        "_on_abandoned",
         "_timers",
         "began",
         "forced",
@@ -49,19 +58,15 @@ class ActiveRun(ActiveJob):
         "is_abandoned",
         "is_asked",
         "is_interrupted",
+        "lane",
         "services",
         "task",
     )
 
-    def __init__(
-        self,
-        job: Job,
-        services: RunServices,
-        on_abandoned: Callable[[ActiveRun], None],
-    ) -> None:
+    def __init__(self, job: Job, services: RunServices, lane: RunOwner) -> None:
         super().__init__(job, services.progress_sender)
         self.services = services
-        self._on_abandoned = on_abandoned
+        self.lane = lane
         #: The task that its handler runs in, while it runs.
         self.task: asyncio.Task[Any] | None = None
         self._timers: list[asyncio.TimerHandle] = []
@@ -119,6 +124,9 @@ class ActiveRun(ActiveJob):
     def lose(self) -> None:
         self.interrupt(None)
 
+    def step_store(self) -> StepStore:
+        return RunStepStore(self)
+
     def interrupt(self, ending: Ending | RunTimeout | None) -> None:
         """
         End the run as *ending* unless it succeeds first; None if the run is lost.
@@ -154,7 +162,7 @@ class ActiveRun(ActiveJob):
             extra={"job_id": self.id},
         )
         self.is_abandoned = True
-        self._on_abandoned(self)
+        self.lane.abandon(self)
 
 
 class ClaimedRuns(Generic[T]):

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kue.model import retry_policy
 from kue.model.duration import epoch_ms, milliseconds
-from kue.model.errors import Cancel, Fail, Release, Retry, Skip, SoftTimeout
+from kue.model.errors import (
+    Cancel,
+    Fail,
+    Release,
+    Retry,
+    Skip,
+    SoftTimeout,
+    Suspended,
+)
 from kue.model.job import Cancelled, Completed, Ending, Error, Failed, Released, Retried
 from kue.model.payload import JSON
 from kue.store.codec import error_of, result_of
@@ -96,7 +104,7 @@ def forced_ending(run: ActiveRun, exc: BaseException | None = None) -> Ending | 
 def ending_of(active: ActiveJob, exc: BaseException) -> Ending:
     """Return how a run ends if its handler raised *exc*."""
     try:
-        return _ending_for(active, exc)
+        return _ending_for(active, _suspension_in(exc) or exc)
     except Exception as broken:
         # Its arguments make no sense, such as Retry(after=-1).
         return retry_policy.after_error(active.job, _error(broken), active.now_ms)
@@ -110,6 +118,8 @@ def _ending_for(active: ActiveJob, exc: BaseException) -> Ending:
             return _retried(active, exc)
         case Release():
             return _released(active, exc)
+        case Suspended():
+            return Released(exc.delay, reason=str(exc), suspended=exc.field)
         case Fail():
             return Failed(_failure(exc))
         case Cancel():
@@ -120,6 +130,14 @@ def _ending_for(active: ActiveJob, exc: BaseException) -> Ending:
             return retry_policy.after_error(active.job, SELF_CANCELLED, active.now_ms)
         case _:
             return retry_policy.after_error(active.job, _error(exc), active.now_ms)
+
+
+def _suspension_in(exc: BaseException) -> BaseException | None:
+    """Return the suspension that a task group ended with, if nothing else failed."""
+    if not isinstance(exc, BaseExceptionGroup) or exc.split(Suspended)[1] is not None:
+        return None
+    first = exc.exceptions[0]
+    return _suspension_in(first) or first
 
 
 def _retried(active: ActiveJob, exc: Retry) -> Ending:

@@ -106,7 +106,8 @@ async def report(store: Store) -> bool:
     #: To which failure each draft belongs.
     owners: list[Failure] = []
     for failure, job in zip(failures, jobs, strict=True):
-        made = await _drafts(store, failure, job, rule_of(rules, failure.type))
+        name = failure.type if job is None else job.name
+        made = await _drafts(store, failure, job, rule_of(rules, name))
         drafts += made
         owners += [failure] * len(made)
     refused = await _add(store, drafts, owners)

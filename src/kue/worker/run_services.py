@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from kue.aio.retry import StoreRetry
 from kue.worker.pools.processes import ProcessPool
 from kue.worker.pools.threads import WorkerThreads
 from kue.worker.progress_sender import ProgressSender
@@ -17,6 +19,8 @@ class RunServices:
 
     def __init__(self, store: Store, url: str) -> None:
         self.store = store
+        self.loop = asyncio.get_running_loop()
+        self.store_retry = StoreRetry(store.name)
         self.progress_sender = ProgressSender(store)
         self.threads = WorkerThreads()
         self.children = ProcessPool(url)

@@ -13,7 +13,7 @@ from kue.cli.commands.job.change import delay_option, each, ids_argument, result
 from kue.cli.context import changes, json_option, noun, reads
 from kue.cli.output.console import DONE, confirm, print_message, yes_option
 from kue.cli.output.listing import Column, Listing, ago, count, progress_bar, show_json
-from kue.cli.output.text import jobs
+from kue.cli.output.text import jobs, name_and_queue
 from kue.cli.params import (
     DURATION,
     JOB_IDS,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 COLUMNS: tuple[Column[Job], ...] = (
     Column("id", lambda job: job.id, is_number=True),
-    Column("type", lambda job: job.type, wraps=True),
+    Column("type", name_and_queue, wraps=True),
     Column("failed", lambda job: ago(job.ended_at or job.updated_at), rank=1),
     Column("attempts", lambda job: job.attempts, is_number=True, rank=2),
     Column("error", lambda job: job.error.summary if job.error else "", is_long=True),

@@ -13,13 +13,14 @@ import msgspec
 from kue.client.sync.connection import BlockingHandle, T_co
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from kue.model.duration import Duration
     from kue.model.job import Job, PriorityGiven
     from kue.model.options import AttemptsGiven
     from kue.model.payload import JSON
+    from kue.model.steps import JobSteps
     from kue.store.values import LogLine
 
 
@@ -48,8 +49,9 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         Wait until the job has ended and return its result.
 
-        The store notifies us; nothing is polled.  A job with ``remove_on_complete``
-        leaves no result: this returns None, or raises JobNotFound if it ended before.
+        The store notifies us; nothing is polled.  The result of a job with
+        ``remove_on_complete`` is only sent to those who wait: if it ended before, this
+        raises JobNotFound.
 
         Raises:
             JobFailed, JobCancelled: It ended that way.
@@ -59,9 +61,9 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         return self._call(lambda job: job.result(timeout))
 
-    def log(self, text: object, level: str = "info") -> None:
-        """Add a line to the job's log, whatever its state."""
-        self._call(lambda job: job.log(text, level))
+    def log(self, text: object, *args: object, level: str = "info") -> None:
+        """Add a line to the job's log, whatever its state; *args* fill its %s."""
+        self._call(lambda job: job.log(text, *args, level=level))
 
     def progress(self, done: float, total: float = 100, data: JSON = None) -> None:
         """
@@ -72,6 +74,28 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         self._call(lambda job: job.progress(done, total, data))
 
+    def steps(self) -> JobSteps:
+        """
+        Return what the job did and waits for, and the signals sent to it.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+        """
+        return self._call(lambda job: job.steps())
+
+    def signal(self, name: str, data: JSON = None) -> None:
+        """
+        Send a signal: ``job.wait_for(name)`` in its handler returns *data*.
+
+        It is kept until the job waits for it; a job that waits goes on at once.
+
+        Raises:
+            InvalidTransition: It has ended.
+            BadPayload: *data* is not JSON, or has more than 64 KiB.
+            ValueError: *name* cannot be one, or 1,000 signals were sent to the job.
+        """
+        self._call(lambda job: job.signal(name, data))
+
     def update(
         self,
         *,
@@ -79,14 +103,35 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         priority: PriorityGiven | msgspec.UnsetType = msgspec.UNSET,
         tags: Iterable[str] | msgspec.UnsetType = msgspec.UNSET,
         attempts: AttemptsGiven | msgspec.UnsetType = msgspec.UNSET,
+        meta: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:
-        """Change what is given; a run in progress keeps the data it started with."""
+        """
+        Change what is given; a run in progress keeps the data it started with.
+
+        Fields of *meta* are set, and those not named stay.
+        """
         tags = tags if tags is msgspec.UNSET else tuple(tags)
         self._call(
             lambda job: job.update(
-                data=data, priority=priority, tags=tags, attempts=attempts
+                data=data, priority=priority, tags=tags, attempts=attempts, meta=meta
             )
         )
+
+    def set(self, key: str, value: str) -> None:
+        """
+        Set a further field of the job, which is kept with it: its ``meta``.
+
+        Text; all fields together have at most 8 KiB.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+            BadPayload: There is too much of it.
+        """
+        self._call(lambda job: job.set(key, value))
+
+    def get(self, key: str) -> str | None:
+        """Return a further field of the job as it is now; None if it was never set."""
+        return self._call(lambda job: job.get(key))
 
     def cancel(self, reason: str = "") -> bool:
         """
@@ -112,9 +157,10 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         Requeue an ended job, with other *data* if given; return whether this call did.
 
-        Its attempts start again from 0.  What is retried is the ending that this handle
-        read last (now, if it has read none): False means that someone else has retried
-        it since, and that the job was left as it is.
+        Its attempts start again from 0.  A failed or cancelled job keeps the steps that
+        it finished, a complete one begins afresh.  What is retried is the ending that
+        this handle read last (now, if it has read none): False means that someone else
+        has retried it since, and that the job was left as it is.
 
         Raises:
             InvalidTransition: It has not ended; or other *data* is given, and it was

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from kue.client.admin import OnFull, WorkerOrder
+    from kue.client.admin import OnFull, WithId, WorkerOrder
     from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven, OnProgress
     from kue.client.queries import Order
     from kue.client.selection import Selection
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from kue.model.job import Draft, Job, State
     from kue.model.named_limits import StoredLimit, TaskLimit
     from kue.model.options import FilterOptions
+    from kue.model.payload import JSON
     from kue.model.schedule import Schedule
     from kue.model.schedule_options import ScheduleOptions
+    from kue.model.steps import JobSteps
     from kue.store.values import (
         ErrorGroup,
         Errors,
@@ -72,6 +74,10 @@ class SyncQueueMethods(BlockingCalls):
         """Return lines *start* to *stop* (inclusive) of a job's log."""
         return self.call(lambda q: q.logs(job_id, start, stop))
 
+    def steps(self, job_id: int) -> JobSteps:
+        """Return what a job did and waits for, and the signals sent to it."""
+        return self.call(lambda q: q.steps(job_id))
+
     def counts_by_type(self) -> dict[str, dict[State, int]]:
         """Return how many jobs each type has in each state."""
         return self.call(lambda q: q.counts_by_type())
@@ -108,9 +114,17 @@ class SyncQueueMethods(BlockingCalls):
         """Return every type that ever had a job, sorted."""
         return self.call(lambda q: q.types())
 
-    def work_time(self) -> int:
-        """Return how long runs of the last 24 hours took, all together, in ms."""
-        return self.call(lambda q: q.work_time())
+    def work_time(self, within: Duration | None = None) -> int:
+        """
+        Return how long all successful runs ever took, all together, in ms.
+
+        With *within*, at most a day, it is the time of runs that ended in these last
+        minutes, failed ones included.
+
+        Raises:
+            ValueError: *within* is longer than a day: add up `hours`.
+        """
+        return self.call(lambda q: q.work_time(within))
 
     def stats(self, since: int, until: int) -> list[Stat]:
         """Return counters by minute and type, from minute *since* to *until*."""
@@ -196,14 +210,15 @@ class SyncQueueMethods(BlockingCalls):
         """
         Return jobs that match everything given.
 
-        *text* is searched in the data, *error* in the last error, ignoring case;
-        *worker* runs the job or ran it last; *fingerprint* is that of a group of
-        `errors`; *data* maps paths to values, such as ``{"user.id": 42}``;
-        *since* and *until* are creation times in Unix ms; *accept* is called with
-        each job that matches so far.
+        *text* is words in the data, the last error or the newest 100 lines of the log,
+        in any order, ignoring case; ``'"two words"'`` is a phrase.  *error* is the same
+        in the last error alone.  *worker* runs the job or ran it last; *fingerprint* is
+        that of a group of `errors`; *data* maps paths to values, such as
+        ``{"user.id": 42}``; *since* and *until* are creation times in Unix ms; *accept*
+        is called with each job that matches all of that but the words of *text*.
 
-        Scans no more than about *scan* jobs: a page may be short, even empty, and
-        still have a cursor.
+        Looks at no more than *scan* jobs, and about 32 MiB of them: a page may be
+        short, even empty, and still have a cursor.  `Page.looked_at` is how many.
         """
         return self.call(
             lambda q: q.find(
@@ -268,6 +283,23 @@ class SyncQueueMethods(BlockingCalls):
             ValueError: Both a type and a worker are given.
         """
         return self.call(lambda q: q.resume(type, worker=worker))
+
+    def signal(self, job: int | WithId, name: str, data: JSON = None) -> None:
+        """
+        Send a signal to a job, given by its id or its handle::
+
+            await q.signal(42, "approved", {"by": "ann"})
+
+        ``job.wait_for("approved")`` in its handler returns *data*.  It is kept until
+        the job waits for it; a job that waits goes on at once.
+
+        Raises:
+            JobNotFound: There is no such job.
+            InvalidTransition: It has ended.
+            BadPayload: *data* is not JSON, or has more than 64 KiB.
+            ValueError: *name* cannot be one, or 1,000 signals were sent to the job.
+        """
+        self.call(lambda q: q.signal(job, name, data))
 
     def order(self, worker: str, order: WorkerOrder) -> bool:
         """

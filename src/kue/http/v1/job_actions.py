@@ -1,4 +1,4 @@
-"""Actions on one job: retry, copy, promote, prioritise, reschedule, cancel."""
+"""Actions on one job: retry, copy, promote, reschedule, cancel, signals."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kue.http.v1.job_json import AddedView, JobId
 from kue.http.v1.jobs import option_errors, update
 from kue.model.errors import InvalidTransition
 from kue.model.job import Draft, JobTerms, State
+from kue.model.names import Name
 from kue.model.payload import encode
 from kue.store.values import Priority
 
@@ -30,7 +31,7 @@ MAX_REASON = 500
 
 section = Section(
     "actions",
-    "Retry, copy, promote, prioritise, delay and cancel a job.",
+    "Retry, copy, promote, prioritise, delay and cancel a job; send it signals.",
     prefix="/jobs/{job_id}",
 )
 
@@ -65,6 +66,14 @@ class Reason(Input, frozen=True):
     """Why a job is cancelled; stored with it."""
 
     reason: Annotated[str, Meta(max_length=MAX_REASON)] = ""
+
+
+class NewSignal(Input, frozen=True, kw_only=True):
+    """A signal for a job."""
+
+    name: Name
+    #: What the wait for it returns; any JSON of up to 64 KiB.
+    data: Any = None
 
 
 class Cancellation(msgspec.Struct, frozen=True):
@@ -168,6 +177,19 @@ async def cancel(
     """
     handle = await context.q.get(job_id)
     return Cancellation(ended=await handle.cancel((body or Reason()).reason))
+
+
+@section.post("/signals", status=HTTPStatus.NO_CONTENT)
+async def signal(context: RequestContext, job_id: JobId, body: NewSignal) -> None:
+    """
+    Send a signal to a job: the wait for it in its handler returns the data.
+
+    It is kept until the job waits for it; a job that waits goes on at once.  A job that
+    has ended is refused.
+    """
+    handle = await context.q.get(job_id)
+    with input_errors("body.name"):
+        await handle.signal(body.name, body.data)
 
 
 def _copied(q: Kue, job: Job, data: JSON) -> Draft:

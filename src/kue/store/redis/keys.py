@@ -28,7 +28,8 @@ KEYS = (
         "hash",
         (
             "schema, shards, id; when the last maintenance pass was; how many "
-            "messages were published"
+            "messages were published; how long successful runs took; whether there "
+            "may be jobs whose events are off"
         ),
     ),
     (":ids", "string", "last sequence number"),
@@ -37,6 +38,7 @@ KEYS = (
     (":live:<n>", "string", "one bit per job, 65,536 per key"),
     (":job:<id>", "string", "the record: header, body, one history line per ending"),
     (":job:<id>:log", "list", "log lines, JSON"),
+    (":job:<id>:steps", "hash", "durable steps and signals: `store/step_record.py`"),
     (":job:<id>:after", "set", "jobs that a blocked job waits for"),
     (":job:<id>:then", "zset", "jobs that wait for this one to succeed"),
     (":job:<id>:finally", "zset", "jobs that wait for this one to end"),
@@ -135,7 +137,7 @@ KEYS = (
     (
         ":stats:<minute>",
         "hash",
-        "type:added, :complete, :failed, :run_ms, :waits, :runs",
+        "type:added, :complete, :failed, :work_ms, :run_ms, :waits, :runs",
     ),
     (":hours:<hour>", "hash", "the same, by hour"),
     (":listeners", "zset", "subscribers to all jobs"),

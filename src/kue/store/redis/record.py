@@ -56,6 +56,7 @@ def options_of(draft: Draft | Job) -> str:
         or draft.limited_by
         or spec.after
         or spec.retention is not None
+        or spec.quiet
     ):
         return ""
     options: dict[str, int | str | None] = {
@@ -68,6 +69,7 @@ def options_of(draft: Draft | Job) -> str:
         "expires": draft.expires or None,
         "once": 1 if draft.once else None,
         "retention": spec.retention,
+        "quiet": 1 if spec.quiet else None,
     }
     if spec.after:
         options["any"] = 1 if draft.after_any else None

@@ -22,6 +22,7 @@ from kue.store.redis.verbs import (
     runs,
     schedules,
     stats,
+    steps,
     workers,
 )
 from kue.store.redis.verbs.watch import RedisSubscriptions
@@ -102,6 +103,11 @@ class RedisStore(Store):
     progress = _verb(runs.progress)
     log = _verb(runs.log)
 
+    record_step = _verb(steps.record_step)
+    receive = _verb(steps.receive)
+    signal = _verb(steps.signal)
+    steps = _verb(steps.steps)
+
     tend = _verb(maintenance.tend)
     schedule = _verb(schedules.schedule)
     unschedule = _verb(schedules.unschedule)
@@ -138,8 +144,10 @@ class RedisStore(Store):
     types = _verb(pages.types)
     count = _verb(queries.count)
     logs = _verb(queries.logs)
+    newest_logs = _verb(queries.newest_logs)
     errors = _verb(queries.errors)
     hours = _verb(stats.hours)
+    work_time = _verb(stats.work_time)
     facts = _verb(stats.facts)
     stats = _verb(stats.stats)
     check = _verb(check.check)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kue.model.events import Kind
 from kue.model.job import State
-from kue.store.sqlite import unique_keys
+from kue.store.sqlite import step_rows, unique_keys
 from kue.store.sqlite.verb_transaction import Transaction, as_json
 from kue.store.sqlite.verbs import named_limits
 
@@ -42,7 +42,7 @@ def remove(tx: Transaction, rows: Sequence[StateRow], *, free_keys: bool) -> Non
         tx.error_changes.remove(row.type, row.fingerprint)
         tx.ended.append((row.id, REMOVED))
         tx.publish(Kind.REMOVE, row.id, row.type, row.attempts)
-    erase(tx, [row.id for row in rows])
+    erase(tx, rows)
 
 
 def leave_states(tx: Transaction, rows: Sequence[StateRow]) -> None:
@@ -60,11 +60,14 @@ def leave_states(tx: Transaction, rows: Sequence[StateRow]) -> None:
         named_limits.leave(tx, limited)
 
 
-def erase(tx: Transaction, ids: Sequence[int]) -> None:
-    """Delete the rows of jobs: record, log and links to parents."""
+def erase(tx: Transaction, rows: Sequence[StateRow]) -> None:
+    """Delete the rows of jobs: record, log, steps and links to parents."""
+    ids = [row.id for row in rows]
     wanted = as_json(ids)
     tx.run(_JOBS, wanted)
     tx.run(_LOGS, wanted)
+    if any(row.has_steps for row in rows):
+        step_rows.forget(tx, ids)
     unlink(tx, ids)
 
 

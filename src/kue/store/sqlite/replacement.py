@@ -1,7 +1,8 @@
 """
 Replacement of a job that has not started by another draft with its unique key.
 
-Id, creation time, log, dependants and history stay; all else is that of the new draft.
+Id, creation time, log, dependants and history stay; all else is that of the new draft,
+which has done no steps and received no signals.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from kue.model.events import Kind
 from kue.model.job import MAX_HISTORY, State
 from kue.store.codec import body_of, line_of
-from kue.store.sqlite import ranking, removal, unique_keys
+from kue.store.sqlite import ranking, removal, step_rows, unique_keys
 from kue.store.sqlite.rows import state_rows_of, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.waiting_order import LEVEL
@@ -31,7 +32,8 @@ UPDATE jobs SET state = :state, at = :at, body = :body, story = :story,
     ttl = :ttl,
     expires_at = :expires_at, once = :once, after_any = :after_any, delay = :delay,
     retention = :retention, remove_on_complete = :remove_on_complete,
-    attempts = 0, stalls = 0, held = 0, held_by = NULL
+    quiet = :quiet,
+    attempts = 0, stalls = 0, held = 0, held_by = NULL, has_steps = 0
 WHERE id = :id
 """
 
@@ -50,6 +52,8 @@ def replace_job(tx: Transaction, job_id: int, draft: Draft) -> bool:
         ranks.write()
     removal.leave_states(tx, [row])
     removal.unlink(tx, [job_id])
+    if row.has_steps:
+        step_rows.forget(tx, [job_id])
     values = {
         **_columns(draft, row.created_at, max(0, tx.now - row.created_at)),
         "id": job_id,
@@ -61,6 +65,8 @@ def replace_job(tx: Transaction, job_id: int, draft: Draft) -> bool:
     tx.db.execute(_REPLACE, values)
     _take_key(tx, draft, job_id, row.created_at)
     tx.count(row.type, state, 1)
+    if draft.spec.quiet:
+        tx.note_quiet(job_id)
     tx.publish(Kind.UPDATE, job_id, row.type, 0, {"state": state, "replaced": True})
     entered(tx, row.type, state)
     return True
@@ -90,6 +96,7 @@ def _columns(draft: Draft, created_at: int, age: int) -> dict[str, int | str | N
         "delay": spec.delay,
         "retention": spec.retention,
         "remove_on_complete": spec.remove_on_complete,
+        "quiet": spec.quiet,
     }
 
 

@@ -26,6 +26,7 @@ TABLES = (
         "all data of a job; `body` and `story` (its history) are as in Redis",
     ),
     ("logs", "log lines"),
+    ("steps", "durable steps and signals of jobs: `store/step_record.py`"),
     ("uniques", "holders of unique keys, and until when"),
     ("links", "which job waits for which"),
     (
@@ -59,7 +60,10 @@ TABLES = (
     ("events", "events that may still have to be delivered"),
     ("kept", "small records such as users and sessions, by room and name"),
     ("acts", "the audit log"),
-    ("meta", "last id, last fence, when maintenance last passed and passes next"),
+    (
+        "meta",
+        "last id, last fence, when maintenance last passed and passes next, work time",
+    ),
 )
 
 #: The rowid, which is the id, ends every index: rows of equal rank are in order of id.
@@ -421,6 +425,20 @@ CREATE INDEX turns_rank ON turns (type, rank);
 """
 
 _TENTH = """
+-- what jobs did and wait for, see kue.store.step_record
+CREATE TABLE steps (
+    job_id INTEGER,
+    field TEXT,
+    value TEXT NOT NULL,
+    PRIMARY KEY (job_id, field)
+) STRICT, WITHOUT ROWID;
+-- whether it has any of these
+ALTER TABLE jobs ADD COLUMN has_steps INTEGER NOT NULL DEFAULT 0;
+-- time of successful runs; what of it is in an hour is summed up in meta
+ALTER TABLE stats ADD COLUMN work_ms INTEGER NOT NULL DEFAULT 0;
+-- events of it are off
+ALTER TABLE jobs ADD COLUMN quiet INTEGER NOT NULL DEFAULT 0;
+
 CREATE TABLE failure_rules (
     type TEXT PRIMARY KEY,
     rule TEXT NOT NULL

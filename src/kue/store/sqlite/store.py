@@ -38,6 +38,7 @@ from kue.store.sqlite.verbs import (
     runs,
     schedules,
     stats,
+    steps,
     watch,
     workers,
 )
@@ -393,6 +394,11 @@ class SqliteStore(Store):
     progress = _writing(Store.progress, runs.progress)
     log = _writing(Store.log, runs.log)
 
+    record_step = _writing(Store.record_step, steps.record_step)
+    receive = _writing(Store.receive, steps.receive)
+    signal = _writing(Store.signal, steps.signal)
+    steps = _reading(Store.steps, steps.steps)
+
     update = _writing(Store.update, changes.update)
     move = _writing(Store.move, changes.move)
     cancel = _writing(Store.cancel, changes.cancel)
@@ -424,9 +430,11 @@ class SqliteStore(Store):
     count = _reading(Store.count, queries.count)
     types = _reading(Store.types, queries.types)
     logs = _reading(Store.logs, queries.logs)
+    newest_logs = _reading(Store.newest_logs, queries.newest_logs)
     errors = _reading(Store.errors, error_groups.most)
     measure = _writing(Store.measure, stats.measure)
     hours = _reading(Store.hours, stats.hours)
+    work_time = _reading(Store.work_time, stats.work_time)
     stats = _reading(Store.stats, stats.minutes)
 
     keep = _writing(Store.keep, records.keep)

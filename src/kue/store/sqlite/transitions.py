@@ -8,8 +8,11 @@ group's slot) is done in one place.  Jobs with the same transition share one sta
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from kue.model.events import Kind
 from kue.model.job import (
@@ -26,8 +29,9 @@ from kue.model.job import (
     State,
 )
 from kue.model.retry_policy import after_cancel
+from kue.model.steps import MAX_SUSPENSIONS
 from kue.store.codec import fingerprint_in, tail_of
-from kue.store.sqlite import ranking, removal, unique_keys
+from kue.store.sqlite import ranking, removal, step_rows, unique_keys
 from kue.store.sqlite.rows import StateRow, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.sqlite.verbs import failures
@@ -56,6 +60,8 @@ UPDATE jobs SET state = :to, at = :at, story = {_LINE} || :tail, attempts = 0,
     stalls = 0, retain_until = NULL
 WHERE id = :id
 """
+#: How the line of a run ends whose job sleeps, or waits for a signal, since.
+_SUSPENSION = re.compile(r'"suspended":"[^"]*"}$')
 _CUT = "UPDATE jobs SET story = ? WHERE id = ?"
 
 _FINAL_STATES: dict[type[Ending], State] = {
@@ -95,8 +101,10 @@ def end(
             ending, Retried | Released | Stalled
         ):
             ending = after_cancel(row.cancelling)
-        began = row.began
-        transition = _transition(tx.now, ending, began is not None)
+        began, moved = row.began, ending
+        if isinstance(ending, Released) and ending.suspended is not msgspec.UNSET:
+            moved = _suspended(tx, row, ending, ending.suspended)
+        transition = _transition(tx.now, moved, began is not None)
         by_transition.setdefault(transition, []).append((row, ending, began))
     for transition, ended in by_transition.items():
         _measure(tx, ended)
@@ -105,6 +113,16 @@ def end(
         if transition.to is State.FAILED:
             failures.report(tx, [row for row, _, _ in ended])
         _apply(tx, transition, ended, taken)
+
+
+def _suspended(
+    tx: Transaction, row: StateRow, ending: Released, field: str
+) -> Released:
+    """Begin the sleep or wait of a run; return its ending with the delay it has."""
+    if row.has_steps:
+        _cut_suspensions(tx, row)
+    delay = step_rows.suspend(tx, row, field, ending.delay)
+    return msgspec.structs.replace(ending, delay=delay)
 
 
 def park(tx: Transaction, rows: Iterable[StateRow], message: str) -> None:
@@ -124,6 +142,8 @@ def restart(tx: Transaction, row: StateRow, to: State, at: int | None) -> None:
     values = {"id": row.id, "to": to, "at": at, "now": tx.now, "is_run": False}
     if to is State.WAITING:
         ranking.enter(tx, row.type, [row.id], ran_before=False)
+    if row.has_steps:
+        step_rows.restart(tx, row)
     tx.db.execute(_RESTART, {**values, "taken": "", "tail": _RESTARTED})
     tx.count(row.type, row.state, -1, own=row.retain_until is not None)
     tx.count(row.type, to, 1)
@@ -159,7 +179,7 @@ def _apply(
     removed = [row for row in rows if row.remove_on_complete]
     if removed and transition.to is State.COMPLETE:
         ended = [item for item in ended if not item[0].remove_on_complete]
-        removal.erase(tx, [row.id for row in removed])
+        removal.erase(tx, removed)
         for row in removed:
             tx.publish(Kind.REMOVE, row.id, row.type, row.attempts + 1)
     if ended:
@@ -216,12 +236,17 @@ def _measure(tx: Transaction, ended: list[_EndedJob]) -> None:
             stats = tx.stats[row.type]
             stats.complete += isinstance(ending, Completed)
             stats.failed += isinstance(ending, Failed)
-            stats.run_ms += 0 if began is None else max(0, tx.now - began)
+            took = 0 if began is None else max(0, tx.now - began)
+            stats.run_ms += took
+            stats.work_ms += took if isinstance(ending, Completed) else 0
 
 
 def _publish(tx: Transaction, ended: list[_EndedJob]) -> None:
     for row, ending, began in ended:
         kind, detail = _event(ending)
+        if row.remove_on_complete and isinstance(ending, Completed):
+            # It can be read nowhere else.
+            detail = {"result": ending.result}
         attempt = row.attempts + (began is not None)
         tx.publish(kind, row.id, row.type, attempt, detail)
 
@@ -231,6 +256,15 @@ def _cut_story(tx: Transaction, row: StateRow) -> None:
     story = story_of(tx.db, row.id).decode(errors="replace")
     lines = story.split("\n")[1 - MAX_HISTORY :]
     tx.run(_CUT, "\n".join(lines), row.id)
+
+
+def _cut_suspensions(tx: Transaction, row: StateRow) -> None:
+    """Drop the oldest line of a suspension, to make room for one more."""
+    lines = story_of(tx.db, row.id).decode(errors="replace").split("\n")
+    found = [line for line in lines if _SUSPENSION.search(line)]
+    if len(found) >= MAX_SUSPENSIONS:
+        lines.remove(found[0])
+        tx.run(_CUT, "\n".join(lines), row.id)
 
 
 def _event(ending: Ending) -> tuple[Kind, dict[str, Any]]:
@@ -244,7 +278,8 @@ def _event(ending: Ending) -> tuple[Kind, dict[str, Any]]:
         case Retried(error, delay):
             detail = {"kind": error.kind, "message": error.message, "delay": delay}
             return Kind.FAILED_ATTEMPT, detail
-        case Released(delay, _, reason):
-            return Kind.RELEASE, {"reason": reason, "delay": delay}
+        case Released(delay, _, reason, suspended):
+            named = {"suspended": suspended} if isinstance(suspended, str) else {}
+            return Kind.RELEASE, {"reason": reason, "delay": delay, **named}
         case Stalled(error, delay):
             return Kind.RELEASE, {"reason": error.message, "delay": delay}

@@ -20,15 +20,16 @@ import socket
 import sys
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 
 import msgspec
 
 from kue.aio.callbacks import awaited
 from kue.model.arguments import Arguments
-from kue.model.errors import SoftTimeout
+from kue.model.errors import SoftTimeout, StoreError
 from kue.model.job import Job
-from kue.store.values import LogLine
+from kue.model.steps import JobSteps, Step
+from kue.store.values import LogLine, Result
 from kue.worker import log_capture
 from kue.worker.active_job import ActiveJob
 from kue.worker.current_job import CURRENT
@@ -38,9 +39,12 @@ from kue.worker.pools.child_names import CHILD_MAIN, class_names
 from kue.worker.progress_values import ProgressReply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from kue.store.values import Progress
+    from kue.worker.durable_steps import StepStore
+
+T = TypeVar("T")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: Option of prctl: send us a signal when our parent process ends.
@@ -54,6 +58,7 @@ class PipeProgressSink:
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
+        self.stream = link.makefile("rb")
         self._lock = threading.Lock()
 
     def send(self, active: ActiveJob, report: Progress | LogLine) -> ProgressReply:
@@ -65,6 +70,60 @@ class PipeProgressSink:
         with self._lock:
             self._link.sendall(protocol.pack(message))
         return ProgressReply(active.id, "", None)
+
+    def ask(self, call: protocol.StepCall) -> protocol.StepReply:
+        """Return what the worker replies; it sends nothing else during a run."""
+        with self._lock:
+            self._link.sendall(protocol.pack(call))
+            payload = _receive(self.stream)
+        if payload is None:
+            raise ConnectionError("the worker is gone")
+        reply = protocol.unpack_reply(payload)
+        if reply.error:
+            raise StoreError(reply.error)
+        return reply
+
+
+class ChildStepStore:
+    """Asks the worker about the steps of the job; a `StepStore`."""
+
+    def __init__(self, sink: PipeProgressSink) -> None:
+        self._sink = sink
+
+    async def read(self) -> JobSteps:
+        reply = self._sink.ask(protocol.StepCall("read"))
+        return reply.steps or JobSteps()
+
+    async def record(self, name: str, result: msgspec.Raw, duration: int) -> Result:
+        call = protocol.StepCall(
+            "record", name=name, result=msgspec.Raw(result), duration=duration
+        )
+        return Result(self._sink.ask(call).word)
+
+    async def receive(self, signal: str, number: int) -> Step | Result | None:
+        call = protocol.StepCall("receive", name=signal, number=number)
+        reply = self._sink.ask(call)
+        return Result(reply.word) if reply.word else reply.wait
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        # Nothing else runs in this process.
+        return function()
+
+    def block(self, call: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run(call)
+
+
+class ChildJob(ActiveJob):
+    """A job while it runs in a child process."""
+
+    __slots__ = ("_pipe",)
+
+    def __init__(self, job: Job, pipe: PipeProgressSink) -> None:
+        super().__init__(job, pipe)
+        self._pipe = pipe
+
+    def step_store(self) -> StepStore:
+        return ChildStepStore(self._pipe)
 
 
 def main(arguments: list[str]) -> None:
@@ -79,13 +138,12 @@ def main(arguments: list[str]) -> None:
     sink = PipeProgressSink(link)
     # If the worker is gone, its job is or will be reclaimed.
     with log_capture.captured(), contextlib.suppress(ConnectionError):
-        stream = link.makefile("rb")
-        while (payload := _receive(stream)) is not None:
+        while (payload := _receive(sink.stream)) is not None:
             # The worker may have died before _die_with_parent, with its job still in
             # the socket: another worker has that job by now.
             if os.getppid() != int(worker):
                 return
-            end = run(ActiveJob(_decode_job(payload), sink), handler)
+            end = run(ChildJob(_decode_job(payload), sink), handler)
             link.sendall(protocol.pack(end))
 
 

@@ -21,9 +21,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from kue.model.errors import KueError
 from kue.model.job import Completed
 from kue.model.payload import decode
 from kue.store import null_store
+from kue.store.values import Result
 from kue.worker.executor import RunEnded
 from kue.worker.pools import protocol
 
@@ -151,7 +153,12 @@ class PoolProcess:
                 message = await self._receive_for(run, self._reader)
                 if isinstance(message, protocol.RunEnd):
                     return message
-                self._pass_on(run, message)
+                if isinstance(message, protocol.StepCall):
+                    reply = await _answer(run, message)
+                    self._writer.write(protocol.pack_reply(reply))
+                    await self._writer.drain()
+                else:
+                    self._pass_on(run, message)
         except (OSError, EOFError) as exc:
             raise ProcessLost(await self._cause_of_death()) from exc
 
@@ -209,6 +216,23 @@ class PoolProcess:
         except TimeoutError:
             return "the process that ran the job closed its connection"
         return f"the process that ran the job {_cause(code)}"
+
+
+async def _answer(run: ActiveRun, call: protocol.StepCall) -> protocol.StepReply:
+    """Do what the handler asks for, with the steps of its own job."""
+    store = run.step_store()
+    try:
+        if call.verb == "read":
+            return protocol.StepReply(steps=await store.read())
+        if call.verb == "record":
+            word = await store.record(call.name, call.result, call.duration)
+            return protocol.StepReply(word=word)
+        found = await store.receive(call.name, call.number)
+    except KueError as exc:
+        return protocol.StepReply(error=str(exc))
+    if isinstance(found, Result):
+        return protocol.StepReply(word=found)
+    return protocol.StepReply(wait=found)
 
 
 def environment(variables: Mapping[str, str], url: str) -> dict[str, str]:

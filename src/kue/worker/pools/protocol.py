@@ -2,17 +2,19 @@
 Protocol between a worker and a child process of its process pool.
 
 Each message is its length (four bytes) and that much JSON.  The worker sends jobs; the
-child replies to each with any number of progress reports and log lines, and one ending.
+child replies to each with any number of progress reports, log lines and calls about its
+steps, to which the worker replies, and one ending.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from kue.model.job import Ending
+from kue.model.steps import JobSteps, Step
 from kue.store.values import LogLine, Progress
 
 LENGTH = struct.Struct(">I")
@@ -41,9 +43,32 @@ class RunEnd(msgspec.Struct, frozen=True, tag="end"):
     raised: tuple[str, ...] = ()
 
 
-Message: TypeAlias = LogRecord | ProgressUpdate | RunEnd
+class StepCall(msgspec.Struct, frozen=True, tag="step"):
+    """The handler came to a step, or waits for a signal; the worker replies."""
+
+    verb: Literal["read", "record", "receive"]
+    name: str = ""
+    number: int = 0
+    #: Of a step that ended: what it returned, and how long it took, in ms.
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    duration: int = 0
+
+
+class StepReply(msgspec.Struct, frozen=True):
+    """What the store replied to a `StepCall`."""
+
+    steps: JobSteps | None = None
+    wait: Step | None = None
+    word: str = ""
+    #: Set when the store failed.
+    error: str = ""
+
+
+Message: TypeAlias = LogRecord | ProgressUpdate | StepCall | RunEnd
 
 _encode = msgspec.json.Encoder().encode
+#: Reads what the worker replies to a call about steps.
+unpack_reply = msgspec.json.Decoder(StepReply).decode
 _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
@@ -54,6 +79,10 @@ def packed(payload: bytes) -> bytes:
 
 def pack(message: Message) -> bytes:
     return packed(_encode(message))
+
+
+def pack_reply(reply: StepReply) -> bytes:
+    return packed(_encode(reply))
 
 
 def unpack(payload: bytes) -> Message:

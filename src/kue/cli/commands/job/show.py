@@ -22,12 +22,14 @@ from kue.cli.output.listing import (
     show_json,
     show_line,
 )
+from kue.cli.output.steps import STEPS, step_facts
 from kue.cli.output.text import both, iso, json_text, visible, visible_lines, words
 from kue.cli.params import DURATION, JOB_ID, batches
 from kue.model.draft import UNLIMITED
 from kue.model.errors import JobNotFound
 from kue.model.job import Priority, State
 from kue.model.job_json import job_detail
+from kue.model.step_json import steps_view
 from kue.store.values import MAX_LOG_LINES
 from kue.worker.progress_values import LEVELS
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from kue.client.handle import JobHandle
     from kue.client.queue import Kue
     from kue.model.job import Attempt, Job, JobTerms
+    from kue.model.steps import JobSteps
     from kue.store.values import LogLine
 
 #: How often --follow reads the log: stores publish no event for log lines.
@@ -61,7 +64,9 @@ def _details(attempt: Attempt) -> str:
         attempt.error and attempt.error.summary,
         attempt.reason,
         attempt.taken and f"reclaimed: its {attempt.taken} expired",
-        attempt.delay and f"retry after {words(attempt.delay)}",
+        attempt.delay
+        and not attempt.suspended
+        and f"retry after {words(attempt.delay)}",
     )
     return "; ".join(part for part in parts if part)
 
@@ -82,7 +87,7 @@ HISTORY = Listing(_COLUMNS, msgspec.to_builtins)
 @json_option(help="Write one JSON object per line; times are Unix ms.")
 async def show(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
     """
-    Show jobs: state, data, times, every attempt with its error, the last stack.
+    Show jobs: state, data, times, steps, every attempt with its error, the last stack.
 
     In a pipe each property is a line: name, tab, value; an empty line ends a job.
     Exits with 1 when at least one does not exist.
@@ -105,19 +110,24 @@ async def show(q: Kue, ids: tuple[int | str, ...], as_json: bool) -> int:
 
 
 async def _show(q: Kue, job: Job, *, as_json: bool) -> None:
+    steps, now = await q.steps(job.id), await q.now()
     if as_json:
-        show_json(job_detail(job))
+        view = msgspec.to_builtins(steps_view(steps, now))
+        show_json(msgspec.to_builtins(job_detail(job)) | view)
         return
-    known = _facts(job, now=await q.now(), log_lines=len(await q.logs(job.id)))
-    show_facts(known.items())
+    known = _facts(job, now=now, log_lines=len(await q.logs(job.id)))
+    every = known | step_facts(steps, now)
+    show_facts((name, text) for name, text in every.items() if text)
     console = output()
     if console.is_terminal:
-        _show_on_terminal(console, job)
+        _show_on_terminal(console, job, steps)
     else:
-        _show_in_pipe(job)
+        _show_in_pipe(job, steps)
 
 
-def _show_on_terminal(console: Console, job: Job) -> None:
+def _show_on_terminal(console: Console, job: Job, steps: JobSteps) -> None:
+    if steps.steps:
+        STEPS.show(steps.steps)
     if job.history:
         HISTORY.show(job.history)
     if job.error and job.error.stack:
@@ -125,7 +135,9 @@ def _show_on_terminal(console: Console, job: Job) -> None:
         console.print(Padding(Text(lines, style="red"), (0, 0, 1, 2)))
 
 
-def _show_in_pipe(job: Job) -> None:
+def _show_in_pipe(job: Job, steps: JobSteps) -> None:
+    for step in steps.steps:
+        show_line("step", *STEPS.plain(step))
     for attempt in job.history:
         show_line("history", *HISTORY.plain(attempt))
     if job.error and job.error.stack:
@@ -138,7 +150,8 @@ def _facts(job: Job, *, now: int, log_lines: int) -> dict[str, str]:
     held = "asked to end" if job.cancelling else job.held
     every = {
         "id": str(job.id),
-        "type": job.type,
+        "type": job.name,
+        "queue": job.queue if job.queue != job.name else "",
         "state": f"{job.state} ({held})" if held else job.state.value,
         "held until": "" if job.held_until is None else both(job.held_until, now),
         "priority": priority_text(job.priority),
@@ -222,6 +235,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
         **{name: words(ms) for name, ms in lengths.items() if ms},
         "delivery": "at most once" if job.once else "",
         "when complete": "removed" if spec.remove_on_complete else "",
+        "events": "off" if spec.quiet else "",
         "meta": json_text(spec.meta) if spec.meta else "",
     }
 

@@ -97,7 +97,7 @@ class JobFacts(msgspec.Struct):
     held: ByStructure = {}
     #: By name and key: of its own limits, and of those where it was found.
     limits: dict[str, LimitFacts] = {}
-    #: Which of log, after, then and finally there are.
+    #: Which of log, steps, after, then and finally there are.
     parts: set[str] = set()
     #: Which of these are so, and their values; see ``lib/doctor_facts.lua``.
     #:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Entries read from one structure at once, and structures read at once.
 _ENTRIES, _STRUCTURES = 500, 16
+#: Steps of a job read at once: each may have a result of 64 KiB.
+_STEPS = 50
 #: Lines of a log read at once.
 _LINES = 100
 #: Records read at once; most are a few hundred bytes.
@@ -153,8 +155,8 @@ class Survey:
         await self._check_shard()
 
     def _part_keys(self) -> Iterator[KnownKey]:
-        """Yield the logs, and the lists of the jobs that wait for a job."""
-        for name in ("then", "finally", "log"):
+        """Yield the logs, the steps, and the lists of jobs that wait for a job."""
+        for name in ("then", "finally", "log", "steps"):
             for sequence in self._parts[name]:
                 job_id = self.shard.id_of(sequence)
                 text = f"job:{job_id}:{name}"
@@ -187,7 +189,8 @@ class Survey:
         name = self.shard.keys.of_shard(key.text)
         if key.redis_type == "list":
             return ("LRANGE", name, cursor, cursor + _LINES - 1)
-        return (_SCANS[key.redis_type], name, cursor, "COUNT", _ENTRIES)
+        count = _STEPS if key.name == "steps" else _ENTRIES
+        return (_SCANS[key.redis_type], name, cursor, "COUNT", count)
 
     async def _check_entries(self, key: KnownKey, entries: _Entries) -> None:
         rule, is_own = value_rule_of(key), key.kind in ("shard", "type")
@@ -293,6 +296,7 @@ class Survey:
             (live, self._placed),
             (self._placed, live),
             (self._parts["log"], self.recorded),
+            (self._parts["steps"], self.recorded),
         ):
             for sequence in known.without(other):
                 if sequence <= self._last and sequence not in self._inspected:

@@ -122,7 +122,7 @@ class Entry(NamedTuple):
         if self.checked_as == "dependant":
             return int(self.member)
         is_of_job = self.key.kind in ("record", "part")
-        is_of_job = is_of_job and self.checked_as in ("key", "log line")
+        is_of_job = is_of_job and self.checked_as in ("key", "log line", "value")
         return self.key.number if is_of_job else None
 
     @property

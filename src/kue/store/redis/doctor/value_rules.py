@@ -17,6 +17,7 @@ from kue.model.failure_rule import FailureRule
 from kue.model.job import Error
 from kue.model.names import check_name, quote, unquote
 from kue.store.redis.record import PauseDetails
+from kue.store.step_record import is_valid as is_step
 from kue.store.values import AuditEntry, LogLine
 
 if TYPE_CHECKING:
@@ -146,12 +147,26 @@ def _form(text: str) -> Callable[[bytes], bool]:
 
 def value_rule_of(key: KnownKey) -> ValueRule | None:
     """Return the rule about what *key* holds; None if other rules are about it."""
-    name = key.name if key.kind in ("shard", "type") else key.kind
+    name = key.name if key.kind in ("shard", "type", "part") else key.kind
     return VALUE_RULES.get(name)
 
 
+class _StepRule(ValueRule):
+    """What the record of a job's steps looks like: `kue.store.step_record`."""
+
+    def __init__(self) -> None:
+        # A step without its result would be done again: a person has to decide.
+        super().__init__(is_removable=False)
+
+    def is_valid(self, member: bytes, value: Value) -> bool:
+        try:
+            return is_step(member.decode(), bytes(value).decode())  # type: ignore[arg-type]
+        except UnicodeDecodeError:
+            return False
+
+
 _COUNTS = ValueRule(
-    ("<name>:(?:added|complete|failed|run_ms)", "<time>"),
+    ("<name>:(?:added|complete|failed|run_ms|work_ms)", "<time>"),
     ("<name>:(?:waits|runs)", "<time>=<time>(?: <time>=<time>)*"),
     # Possibly written by another release.
     ("<name>:<name>", ".*"),
@@ -169,10 +184,11 @@ VALUE_RULES = {
         ("id", "[0-9a-f]{16}"),
         ("pauses|types", "<cursor>"),
         ("rolling", "<time>:<cursor>"),
-        ("swept|graced|idle|rolled|told", "<time>"),
+        ("swept|graced|idle|rolled|told|quiet|work_ms", "<time>"),
         ("pruned:[^:]*:<name>", "<time>:<time>:<time>"),
     ),
     "types": ValueRule(("<name>", ".*")),
+    "steps": _StepRule(),
     "workers": ValueRule(("<name>", "<lease>")),
     "info": ValueRule(("<name>", "<object>")),
     "orders": ValueRule(("<name>", "[a-z]+=<time>(?: [a-z]+=<time>)*")),

@@ -52,6 +52,7 @@
 --- @include lib/enter_state
 --- @include lib/dependants
 --- @include lib/erase
+--- @include lib/steps
 --- @include lib/settle
 --- @include lib/promote
 --- @include lib/limits
@@ -116,6 +117,9 @@ while ARGV[at] do
     local head = (are_tied or is_parent[id]) and header(id)
     if head then
       check_ties(id, head)
+    end
+    if string.find(ARGV[at + 3], "w", 1, true) then
+      redis.call("HLEN", steps_key(id))
     end
   end
   at = at + 5 + 3 * count

@@ -38,6 +38,7 @@
 --- @include lib/failures
 --- @include lib/enter_state
 --- @include lib/dependants
+--- @include lib/steps
 
 local to, due, states = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local answers = {}
@@ -73,9 +74,10 @@ local function check(id, created, ending)
   return "done", "", head, place
 end
 
-local function restart(id, q, head)
+local function restart(id, q, head, place)
   redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now .. ',"outcome":"restarted"}')
   redis.call("HDEL", q .. "tries", id)
+  restart_steps(id, place)
   local most = head.unique_at_most and head.created + head.unique_at_most
   if head.unique and not (most and most <= now) then
     local least = head.unique_for and head.created + head.unique_for or 0
@@ -96,6 +98,9 @@ end
 check_shard()
 local last = check_jobs(7)
 for i = 7, last, 3 do
+  redis.call("HLEN", steps_key(ARGV[i]))
+end
+for i = 7, last, 3 do
   local id = ARGV[i]
   -- Check.
   local word, detail, head, place = check(id, ARGV[i + 1], ARGV[i + 2])
@@ -106,7 +111,7 @@ for i = 7, last, 3 do
     local q = queue(head.type)
     depart(id, q, place, head)
     if FINAL[place] then
-      restart(id, q, head)
+      restart(id, q, head, place)
     end
     if to == "waiting" then
       arrive_waiting(id, q, head)

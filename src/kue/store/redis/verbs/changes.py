@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kue.model.draft import check_meta
 from kue.model.errors import KueError, StoreCorrupt
 from kue.model.job import Cancelled, State
 from kue.model.names import quote
@@ -105,7 +106,7 @@ async def _change(
             answer = await db.run(shard, script, *args, *jobs, now=now)
             words, details = answer[::2], answer[1::2]
             for position, *reply in zip(positions, words, details, strict=False):
-                replies[position] = _reply(*reply)
+                replies[position] = reply_of(*reply)
             positions = positions[len(words) :]
     return [replies[position] for position in range(len(job_ids))]
 
@@ -154,12 +155,15 @@ def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
     given = {name: getattr(change, name) for name in fields}
     changes = {k: v for k, v in given.items() if v is not msgspec.UNSET}
     priority = changes.pop("priority", job.priority)
+    if change.meta is not msgspec.UNSET:
+        changes["meta"] = check_meta({**job.spec.meta, **change.meta})
     spec = msgspec.structs.replace(job.spec, **changes)
     old, new = with_changes(record, priority=priority, body=encode_json(spec))
     return old, new, priority
 
 
-def _reply(result: bytes, explanation: bytes) -> Reply:
+def reply_of(result: bytes, explanation: bytes) -> Reply:
+    """Return a reply from the words of a script."""
     word, detail = Result(result.decode()), explanation.decode()
     if word is Result.HELD:
         return Reply(word, holder=int(detail))

@@ -26,7 +26,7 @@ from kue.model.job import (
 from kue.model.names import quote
 from kue.model.retry_policy import EXPIRED, EXPIRED_RETRY
 from kue.store.batches import bytes_of_outcome, split
-from kue.store.codec import begun, encode_json, tail_of
+from kue.store.codec import begun, encode_json, has_suspensions, tail_of
 from kue.store.redis.record import read_claimed, read_pause, unreadable
 from kue.store.redis.verbs.stats import write_counts
 from kue.store.redis.wire.client import MAX_BLOCK_SECONDS
@@ -428,8 +428,11 @@ def flags_of(outcome: Outcome) -> str:
     if isinstance(ending, Completed):
         if job.spec.remove_on_complete:
             flags += "r"
-    elif isinstance(ending, Released) and ending.counts:
-        flags += "k"
+    elif isinstance(ending, Released):
+        if ending.counts:
+            flags += "k"
+        if ending.suspended is not msgspec.UNSET:
+            flags += "w" if "t" in flags or not has_suspensions(job) else "wt"
     return flags
 
 

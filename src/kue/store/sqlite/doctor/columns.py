@@ -13,6 +13,7 @@ from kue.model.events import Kind
 from kue.model.job import MAX_PRIORITY, MIN_PRIORITY, State, UniqueUntil
 from kue.store.sqlite.doctor.finding import SqliteFinding
 from kue.store.sqlite.removal import REMOVED
+from kue.store.step_record import is_valid as is_step
 from kue.store.values import RINGS
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ _RULES = {
     "word": (f"{_IS_NAME} AND {{0}} NOT GLOB '*[^a-z_]*'", "one word"),
     "event": (f"{{0}} IN {_listed(Kind)}", "a kind of event"),
     "ring": (f"{{0}} IN {_listed(RINGS)}", "a ring of the audit log"),
+    # With its field, as in `kue.store.step_record`.
+    "step": ("is_step(CAST(field AS BLOB), CAST({0} AS BLOB))", "a step or a signal"),
     "end": (f"{{0}} IN {_listed([*State, REMOVED])}", "the end of a job"),
 }
 _COUNTERS = (
@@ -74,13 +77,15 @@ _COLUMNS = {
     " ttl=number expires_at=number once=flag after_any=flag delay=number"
     " retention=number remove_on_complete=flag stalls=number"
     " held=hold limited_by=list held_by=name worker=text ttl_at=number progress=percent"
-    " progress_data=json cancelling=text retain_until=number rank=signed",
+    " progress_data=json cancelling=text retain_until=number rank=signed"
+    " has_steps=flag quiet=flag",
     "meta": "name=word value=number",
     "types": "name=name",
     "counts": "type=name own=flag",
-    "stats": f"minute=number {_COUNTERS}",
+    "stats": f"minute=number {_COUNTERS} work_ms=number",
     "hours": f"hour=number {_COUNTERS}",
     "logs": "job_id=id line=number at=number level=word attempt=number text=text",
+    "steps": "job_id=id field=name value=step",
     "uniques": "type=name key=name job_id=id until=number",
     "producers": "name=name seq=number answer=json at=number",
     "links": "parent=id child=id",
@@ -113,6 +118,7 @@ _COLUMNS = {
 def check_columns(db: sqlite3.Connection) -> list[SqliteFinding]:
     """Check every value of every table, on one snapshot."""
     db.create_function("is_text", 1, _is_text, deterministic=True)
+    db.create_function("is_step", 2, _is_step, deterministic=True)
     return [found for table in _COLUMNS for found in _check_table(db, table)]
 
 
@@ -129,6 +135,13 @@ def _check_table(db: sqlite3.Connection, table: str) -> Iterator[SqliteFinding]:
         if count:
             message = f"the column {name} of {table} has {count:.0f} values that are"
             yield SqliteFinding("bad-value", f"{message} not {what}")
+
+
+def _is_step(field: bytes, value: bytes) -> bool:
+    try:
+        return is_step(field.decode(), value.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _is_text(value: object) -> bool:

@@ -128,6 +128,21 @@ _RULES = (
         f"DELETE FROM logs WHERE job_id = :job_id AND {_HAS_NO_JOB}",
     ),
     _Rule(
+        "stray-log",
+        "its steps exist, but the job does not",
+        f"SELECT DISTINCT job_id FROM steps WHERE {_HAS_NO_JOB}",
+        "delete the steps",
+        f"DELETE FROM steps WHERE job_id = :job_id AND {_HAS_NO_JOB}",
+    ),
+    _Rule(
+        "stray-log",
+        "its steps would be left behind when it is removed",
+        "SELECT id AS job_id FROM jobs WHERE NOT has_steps"
+        " AND EXISTS (SELECT 1 FROM steps WHERE job_id = jobs.id)",
+        "remove them with it",
+        "UPDATE jobs SET has_steps = 1 WHERE id = :job_id",
+    ),
+    _Rule(
         "limit-drift",
         "limit {ref!r} counts it, and it does not run under that",
         f"SELECT ref, job_id FROM limit_runs WHERE {_IS_STRAY_RUN}",

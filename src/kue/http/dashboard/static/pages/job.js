@@ -9,7 +9,7 @@ import { panel } from "../components/panel.js";
 import { progressBar } from "../components/progress-bar.js";
 import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { time, timeAgo } from "../lib/format.js";
+import { nameAndQueue, time, timeAgo } from "../lib/format.js";
 import { live, refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { href } from "../lib/router.js";
@@ -20,6 +20,7 @@ import { dependencies, hasDependencies } from "./job/dependencies.js";
 import { detailsOf, factList } from "./job/details.js";
 import { logPanel } from "./job/log.js";
 import { asBody, codeView } from "./job/snippets.js";
+import { pendingNote, stepsView } from "./job/steps.js";
 import { timeline } from "./job/timeline.js";
 import { heldNote } from "./limits/words.js";
 
@@ -31,6 +32,7 @@ const HELD_POLL = 5_000;
 const SHORT = 120;
 //: What the tag of a schedule's jobs begins with, before its name.
 const SCHEDULE_TAG = "schedule:";
+const NO_STEPS = { steps: [], signals: [], pending: null };
 const KEYS = [
   ["r", "retry", "Retry"],
   ["n", "promote", "Run now"],
@@ -84,13 +86,20 @@ class JobView {
     this._timeline = timeline(() => Date.now());
     this._dependencies = dependencies();
     this._code = codeView();
+    this._steps = stepsView();
     this.node = h("div", { class: "job-page" });
     this._sections = null;
   }
 
   async read(signal) {
     try {
-      this._show(await api.get(`/jobs/${this._id}`, null, { signal }));
+      const [job, steps] = await Promise.all([
+        api.get(`/jobs/${this._id}`, null, { signal }),
+        // The rest of the page is worth showing without them.
+        api.get(`/jobs/${this._id}/steps`, null, { signal }).catch(() => NO_STEPS),
+      ]);
+      this._show({ ...job, pending: job.state === "delayed" ? steps.pending : null });
+      this._stepsPanel.hidden = !this._steps.show(steps);
     } catch (problem) {
       if (problem.status !== 404) throw problem;
       this.showRemoved();
@@ -144,6 +153,7 @@ class JobView {
       result: h("div"),
     };
     const result = panel("Result", {}, slots.result);
+    this._stepsPanel = panel("Steps", {}, this._steps.node);
     const links = panel("Dependencies", {}, this._dependencies.node);
     const text = () => JSON.stringify(this._job?.data ?? null, null, 2);
     const copyData = copyButton(text, "Copy the data");
@@ -164,6 +174,7 @@ class JobView {
           { class: "job-main" },
           panel("Data", { aside: copyData }, slots.data),
           result,
+          this._stepsPanel,
           panel("Attempts", {}, slots.attempts),
           panel("Log", {}, this._log.node),
         ),
@@ -181,7 +192,7 @@ class JobView {
       section(slots.actions, buttonsOf, () => this._buttons()),
       section(slots.notes, notesOf, notesView),
       section(slots.progress, progressOf, progressView),
-      section(slots.details, ({ data, result: _, history, error, ...rest }) => rest, (job) =>
+      section(slots.details, ({ data, result: _, history, error, pending, ...rest }) => rest, (job) =>
         factList(detailsOf(job)),
       ),
       section(slots.data, (job) => job.data, (job) => jsonTree(job.data)),
@@ -274,22 +285,23 @@ function buttonsOf(job) {
   return [job.state, jobActions(job).map(({ name }) => name)];
 }
 
-function titleOf({ type, state, cancelling }) {
-  return [type, state, cancelling];
+function titleOf({ name, type, state, cancelling }) {
+  return [name, type, state, cancelling];
 }
 
 function titleView(job) {
   const path = `/jobs?${new URLSearchParams({ type: job.type })}`;
   return [
     h("h1", null, `Job ${job.id}`),
-    h("a", { class: "job-type", href: href(path) }, job.type),
+    h("a", { class: "job-type", href: href(path) }, nameAndQueue(job)),
     stateBadge(job.state),
     job.cancelling && h("span", { class: "note" }, "cancelling"),
   ];
 }
 
-function notesOf({ held, held_until: until, state, promote_at: due, error, tags, data }) {
-  return [held, until, state, due, error, tags, data];
+function notesOf(job) {
+  const { held, held_until: until, state, promote_at: due, error, tags, data, pending } = job;
+  return [held, until, state, due, error, tags, data, pending];
 }
 
 //: "Added by schedule NAME, for 09:00:00"; null for other jobs.
@@ -319,7 +331,7 @@ function deadLetterNote(job) {
 }
 
 function notesView(job) {
-  const due = job.state === "delayed" && job.promote_at;
+  const due = job.state === "delayed" && !job.pending && job.promote_at;
   const like = job.fingerprint ? { fingerprint: job.fingerprint } : { error: job.error?.kind };
   const similar = new URLSearchParams({ state: "failed", type: job.type, ...like });
   return [
@@ -327,6 +339,7 @@ function notesView(job) {
     deadLetterNote(job),
     job.held && heldNote(job),
     due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
+    pendingNote(job.pending),
     job.error &&
       h(
         "div",

@@ -5,6 +5,7 @@
 --           r  remove what completed
 --           t  keep only the newest lines of the history
 --           k  the attempt counts (released)
+--           w  the job sleeps, or waits for a signal (released): the line ends with which
 --           L  only if the worker's lease is over; T  only if the ttl is
 -- ARGV from `first` on: id, token, end of the history line; `count` times.
 -- Results other than "done" go into `words` as index, word.
@@ -66,10 +67,27 @@ local function is_overdue(id, q, token, flags)
   return true
 end
 
-local function trim_history(id)
+-- Drop the oldest line of a suspension beyond those that are kept.
+local MAX_SUSPENSIONS = 3
+local function drop_suspension(lines)
+  local found = {}
+  for i = 3, #lines do
+    if string.find(lines[i], '"suspended":"[^"]*"}$') then
+      found[#found + 1] = i
+    end
+  end
+  if #found > MAX_SUSPENSIONS then
+    table.remove(lines, found[1])
+  end
+end
+
+local function trim_history(id, is_suspended)
   local lines = {}
   for line in string.gmatch(redis.call("GET", job .. id), "[^\n]+") do
     lines[#lines + 1] = line
+  end
+  if is_suspended then
+    drop_suspension(lines)
   end
   local kept = { lines[1], lines[2] }
   for i = math.max(3, #lines - MAX_HISTORY + 1), #lines do
@@ -82,17 +100,17 @@ end
 local EVENT_OF = { complete = "complete", failed = "failed", cancelled = "cancelled",
   retry = "failed_attempt", released = "release", stalled = "release" }
 
-local function emit_end(id, job_type, token, ending, tail)
+local function emit_end(id, job_type, token, ending, tail, is_removed)
   local attempt = string.match(token, "^%d+:%d+:(%d+):")
-  -- A result may be large, and must reach only those who ask for it; so may the progress,
-  -- which comes last.
+  -- A result may be large, and must reach only those who ask for it; that of a job which
+  -- is removed can be read nowhere else.  So may the progress, which comes last.
   local progress = string.find(tail, ',"progress":[', 1, true)
   tail = progress and string.sub(tail, 1, progress - 1) .. "}" or tail
-  local detail = ending == "complete" and "" or "{" .. tail
+  local detail = (ending ~= "complete" or is_removed) and "{" .. tail or ""
   emit(EVENT_OF[ending], id, job_type, attempt, detail)
 end
 
-local function requeue(id, q, head, token, ending, delay, flags, tries)
+local function requeue(id, q, head, token, ending, due, flags, tries)
   local attempt = tonumber(string.match(token, "^%d+:%d+:(%d+):"))
   local stalls = tonumber(string.match(tries or "", ":(%d+)$") or 0)
   if ending == "stalled" then
@@ -101,8 +119,8 @@ local function requeue(id, q, head, token, ending, delay, flags, tries)
     attempt = attempt - 1
   end
   redis.call("HSET", q .. "tries", id, attempt .. ":" .. stalls)
-  if delay > 0 then
-    arrive_delayed(id, q, head, now + delay)
+  if due then
+    arrive_delayed(id, q, head, due)
   else
     -- Also if the run does not count as an attempt.
     head.has_just_run = true
@@ -225,7 +243,7 @@ local function settle(ending, job_type, delay, flags, first, count)
   end
   if string.find(flags, "t", 1, true) then
     for _, id in ipairs(gone) do
-      trim_history(id)
+      trim_history(id, string.find(flags, "w", 1, true))
     end
   end
   if with_header then
@@ -246,7 +264,12 @@ local function settle(ending, job_type, delay, flags, first, count)
           redis.call("ZADD", q .. "retain_" .. ending, now + head.retention, id)
         end
       else
-        requeue(id, q, head, ARGV[first + 3 * i - 2], ending, delay, flags, tries[i])
+        local due = delay > 0 and now + delay or nil
+        if string.find(flags, "w", 1, true) then
+          local field = string.match(ARGV[first + 3 * i - 1], '"suspended":"([^"]*)"}$')
+          due = suspend(id, field, delay)
+        end
+        requeue(id, q, head, ARGV[first + 3 * i - 2], ending, due, flags, tries[i])
       end
     end
   end
@@ -258,14 +281,16 @@ local function settle(ending, job_type, delay, flags, first, count)
     if is_final then
       add_up(minute, job_type .. ":" .. ending, #done)
     end
-    add_up(minute, job_type .. ":run_ms", run_ms)
+    -- That of successful runs apart: their sum is kept forever (lib/roll_up_stats).
+    add_up(minute, job_type .. (ending == "complete" and ":work_ms" or ":run_ms"), run_ms)
     redis.call("EXPIRE", minute, 90000)
   end
   -- Publish.
+  local is_removed = string.find(flags, "r", 1, true) ~= nil
   if has_listeners or has_watched then
     for _, i in ipairs(done) do
       local at = first + 3 * i - 3
-      emit_end(ids[i], job_type, ARGV[at + 1], ending, ARGV[at + 2])
+      emit_end(ids[i], job_type, ARGV[at + 1], ending, ARGV[at + 2], is_removed)
     end
   end
   if is_final and next(is_parent) then
@@ -275,7 +300,7 @@ local function settle(ending, job_type, delay, flags, first, count)
       end
     end
   end
-  if string.find(flags, "r", 1, true) then
+  if is_removed then
     for _, i in ipairs(done) do
       erase(ids[i], q, ending, heads[i])
     end

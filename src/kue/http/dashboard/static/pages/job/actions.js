@@ -23,6 +23,7 @@ export function jobActions(job) {
     act("copy-with", "Run a copy with different data…", () => copyWith(job)),
     act("edit", "Edit data…", () => editData(job)),
     act("priority", "Change priority…", () => changePriority(job)),
+    canDo("cancel", job) && act("signal", "Send signal…", () => sendSignal(job)),
     job.state !== "active" && act("reschedule", "Reschedule…", () => reschedule(job)),
     canDo("remove", job) && act("remove", "Remove…", () => removeAndLeave(job), true),
   ];
@@ -118,6 +119,22 @@ function reschedule(job) {
       const time = at ? { at: new Date(at).toISOString() } : {};
       await api.post(`/jobs/${job.id}/reschedule`, { ...(delay && { delay }), ...time });
       toast(`Job ${job.id} is rescheduled`, { tone: "good" });
+    },
+  });
+}
+
+function sendSignal(job) {
+  return formDialog({
+    title: `Send a signal to job ${job.id}`,
+    text: "It is kept until the job waits for it; a job that waits continues at once.",
+    action: "Send",
+    fields: [
+      { name: "name", label: "Name", required: true, value: job.pending?.name ?? "" },
+      { name: "data", label: "Data", type: "json", rows: 6, value: "null", help: "JSON" },
+    ],
+    submit: async ({ name, data }) => {
+      await api.post(`/jobs/${job.id}/signals`, { name, data });
+      toast(`Signal ${name} is sent to job ${job.id}`, { tone: "good" });
     },
   });
 }

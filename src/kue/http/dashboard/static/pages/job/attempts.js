@@ -67,7 +67,8 @@ function entryView(entry, open) {
   );
 }
 
-function outcomeOf({ outcome, counts }) {
+function outcomeOf({ outcome, counts, suspended }) {
+  if (suspended) return ["suspended", "waiting"];
   if (outcome === "released" && !counts) return ["released, not counted", "waiting"];
   return OUTCOMES[outcome] ?? [outcome, "waiting"];
 }
@@ -89,7 +90,7 @@ function bodyOf(entry) {
   }
   if (entry.started_at) facts.push(["Started", timeAgo(entry.started_at)]);
   if (entry.taken) facts.push(["Ended by maintenance", TAKEN[entry.taken] ?? entry.taken]);
-  if (entry.delay) facts.push(["Next run after", duration(entry.delay)]);
+  if (entry.delay && !entry.suspended) facts.push(["Next run after", duration(entry.delay)]);
   if (entry.reason && entry.error) facts.push(["Reason", entry.reason]);
   if (facts.length) parts.push(factList(facts));
   if (entry.error) {

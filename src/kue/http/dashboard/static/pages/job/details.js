@@ -20,14 +20,14 @@ export function factList(facts) {
 //: The details of a job, as [name, value] pairs; defaults are left out.
 export function detailsOf(job) {
   const facts = [
-    ["Type", link(`/queues/${pathSegment(job.type)}`, job.type)],
+    ...taskAndQueue(job),
     ["Priority", priorityOf(job.priority)],
     ["Attempts", attemptCount(job)],
     ["Released", job.releases ? `${job.releases}, not counted as attempts` : null],
     ["Stalls", job.stalls || null],
     ["Worker", job.worker && jobsWith({ worker: job.worker }, job.worker)],
     ["Created", timeAgo(job.created_at)],
-    ["Due", job.promote_at && timeAgo(job.promote_at)],
+    ["Due", isEndless(job) ? null : job.promote_at && timeAgo(job.promote_at)],
     ["Started", job.started_at && timeAgo(job.started_at)],
     ["Ended", job.ended_at && timeAgo(job.ended_at)],
     ["Last run took", job.duration === null ? null : duration(job.duration)],
@@ -36,6 +36,20 @@ export function detailsOf(job) {
     ["Address", addressView(job.address_id)],
   ];
   return facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
+}
+
+function taskAndQueue({ name, type }) {
+  const queue = link(`/queues/${pathSegment(type)}`, type);
+  if (name === type) return [["Type", queue]];
+  return [
+    ["Type", name],
+    ["Queue", queue],
+  ];
+}
+
+//: Whether it waits for a signal without a timeout: its time is a hundred years ahead.
+export function isEndless({ pending }) {
+  return Boolean(pending) && pending.until === null;
 }
 
 //: What adding a job does while another has its unique key, if not what it usually does.

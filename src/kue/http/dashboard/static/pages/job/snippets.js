@@ -6,6 +6,7 @@ import { fill, h } from "../../lib/dom.js";
 
 //: Options that are written only when they differ from the default.
 const OPTIONS = [
+  { name: "queue", of: (job) => (job.name === job.type ? null : job.type) },
   { name: "priority", of: (job) => job.priority },
   { name: "delay", of: (job) => seconds(job.delay) },
   { name: "attempts", of: attemptsOf, usual: 1 },
@@ -39,7 +40,7 @@ const MORE_OPTIONS = [
 
 //: The body of POST /jobs that adds a similar job.
 export function asBody(job) {
-  const body = { type: job.type };
+  const body = { type: job.name };
   if (job.data !== null && job.data !== undefined) body.data = job.data;
   return { ...body, ...optionsOf(job, [...OPTIONS, ...MORE_OPTIONS]) };
 }
@@ -48,7 +49,7 @@ function asPython(job) {
   const rest = Object.entries(optionsOf(job, [...OPTIONS, ...MORE_OPTIONS])).map(
     ([name, value]) => `    ${name}=${python(value)},`,
   );
-  const lines = [`    ${python(job.type)},`];
+  const lines = [`    ${python(job.name)},`];
   if (job.data !== null && job.data !== undefined) {
     lines.push(`    ${python(job.data)},`);
   }
@@ -56,7 +57,7 @@ function asPython(job) {
 }
 
 function asCommand(job) {
-  const positional = [quoted(job.type)];
+  const positional = [quoted(job.name)];
   if (job.data !== null && job.data !== undefined) {
     positional.push(quoted(JSON.stringify(job.data)));
   }

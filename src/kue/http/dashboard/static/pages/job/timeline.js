@@ -3,6 +3,7 @@
 import { fill, h } from "../../lib/dom.js";
 import { duration, time } from "../../lib/format.js";
 import { live } from "../../lib/live.js";
+import { isEndless } from "./details.js";
 
 //: A gap longer than this many times all runs together is shortened and marked: runs of
 //: seconds would vanish next to a delay of days.
@@ -171,7 +172,7 @@ function phases(job, now) {
   } else if (job.state === "delayed") {
     const kind = idle === "backoff" ? "backoff" : "delayed";
     add(kind, at, now, { open: true });
-    add("ahead", now, job.promote_at ?? now);
+    add("ahead", now, isEndless(job) ? now : (job.promote_at ?? now));
   } else if (job.state === "blocked") {
     add("blocked", at, now, { open: true });
   }

@@ -8,7 +8,7 @@ const UNITS = [
 ];
 //: Options of its job that the form does not show, and that stay as they are.
 const KEPT = [
-  ...["priority", "backoff", "unique", "unique_until", "on_conflict", "group", "tags"],
+  ...["queue", "priority", "backoff", "unique", "unique_until", "on_conflict", "group", "tags"],
   ...["limited_by", "remove_on_complete", "delivery", "max_stalls"],
 ];
 //: Those of them that are durations, in ms.

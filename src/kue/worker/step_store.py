@@ -1,0 +1,79 @@
+"""Steps of a run in a worker: kept by its store, through outages."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kue.model.errors import StoreFull, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from msgspec import Raw
+
+    from kue.model.steps import JobSteps, Step
+    from kue.store.values import Result
+    from kue.worker.active_run import ActiveRun
+
+T = TypeVar("T")
+
+#: How often a thread that waits for the store looks whether it was interrupted.
+_LOOK_SECONDS = 0.2
+
+
+class RunStepStore:
+    """A `StepStore` for a run of a worker; created on any thread."""
+
+    def __init__(self, run: ActiveRun) -> None:
+        self._run = run
+        self._services = run.services
+
+    async def read(self) -> JobSteps:
+        return await self._persist(lambda: self._services.store.steps(self._run.id))
+
+    async def record(self, name: str, result: Raw, duration: int) -> Result:
+        return await self._persist(
+            lambda: self._services.store.record_step(
+                self._run.job, name, result, duration=duration
+            )
+        )
+
+    async def receive(self, signal: str, number: int) -> Step | Result | None:
+        return await self._persist(
+            lambda: self._services.store.receive(self._run.job, signal, number)
+        )
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        return await self._services.threads.call(function)
+
+    def block(self, call: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(call, self._services.loop)
+        try:
+            while True:
+                try:
+                    return future.result(_LOOK_SECONDS)
+                except TimeoutError:
+                    if future.done():
+                        raise
+        finally:
+            future.cancel()
+
+    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """
+        Return what *call* returns, once the store is there.
+
+        What a step did is done: it waits, as the ending of the run would.  The call is
+        over when the run is interrupted.
+        """
+        retry, failures = self._services.store_retry, 0
+        caller = f"steps {self._run.id}"
+        while True:
+            try:
+                result = await call()
+            except (StoreUnavailable, StoreFull) as exc:
+                await retry.pause(caller, exc, bugs=0, failures=failures)
+                failures += 1
+            else:
+                retry.recover(caller)
+                return result
