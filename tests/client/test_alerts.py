@@ -385,7 +385,7 @@ async def test_webhooks_of_a_process_that_stopped_are_sent_once_by_the_next(
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(webhook, "add", killed)
+        patch.setattr(webhook, "add_alert", killed)
         with pytest.raises(asyncio.CancelledError):
             await q.check_alerts()
     assert await jobs_of_webhooks(q, State.WAITING) == []

@@ -18,6 +18,7 @@ import msgspec
 from kue.model.backoff import exponential
 from kue.model.dead_letter import DeadLetter
 from kue.model.draft import draft
+from kue.model.errors import KueError
 from kue.model.failure_rule import rule_of
 from kue.worker import webhook
 
@@ -132,13 +133,7 @@ async def _drafts(
             )
         return made
     if rule.dead_letter:
-        made.append(
-            DeadLetter.of(was).forwarded(
-                rule.dead_letter,
-                unique=f"kue.failure:{failure.key}",
-                seconds=REMEMBER_SECONDS,
-            )
-        )
+        made += _letters(failure, was, rule.dead_letter)
     if rule.webhook:
         made.append(await _webhook_draft(store, failure, was, rule.webhook))
     return made
@@ -157,6 +152,18 @@ async def _add(store: Store, drafts: list[Draft], owners: list[Failure]) -> set[
             len(refused),
         )
     return refused
+
+
+def _letters(failure: Failure, job: Job, type: str) -> list[Draft]:
+    """Return the dead letter of a job; none if it cannot be made, which is logged."""
+    key = f"{TYPE}:{failure.key}"
+    try:
+        letter = DeadLetter.of(job)
+        return [letter.forwarded(type, unique=key, seconds=REMEMBER_SECONDS)]
+    except (ValueError, TypeError, KueError) as exc:
+        # Others must be reported all the same.
+        logger.error("job %d cannot be forwarded to %s: %s", job.id, type, exc)
+        return []
 
 
 def _hook_draft(failure: Failure) -> Draft:

@@ -132,7 +132,7 @@ local function expire(job_type, q)
     local place = head and place_of(id, q)
     if place and place ~= "active" and place ~= "parked" and not FINAL[place] then
       depart(id, q, place, head)
-      local line = expired_line(id, expired_tail)
+      local line = expired_line(id, q, expired_tail)
       arrive_final(id, q, head, "failed", line)
       emit("failed", id, job_type, 0, "{" .. line)
       notify_dependants(id, "failed")

@@ -242,7 +242,7 @@ local function set_aside(entry, expired_tail)
   end
   for _, found in ipairs(entry.expired) do
     offer_slots(entry, found.head)
-    local line = expired_line(found.id, expired_tail)
+    local line = expired_line(found.id, q, expired_tail)
     arrive_final(found.id, q, found.head, "failed", line)
     emit("failed", found.id, entry.type, 0, "{" .. line)
     notify_dependants(found.id, "failed")

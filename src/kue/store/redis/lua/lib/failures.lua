@@ -43,8 +43,12 @@ end
 
 -- Return the end of the history line of an expired job.  `tails`: that of one without an
 -- error, a tab, and that of one that had an error, which replaces "%s" in it.
-expired_line = function(id, tails)
+expired_line = function(id, q, tails)
   local plain, retried = string.match(tails, "^(.*)\t(.*)$")
+  -- Most have not run: their records, which may be large, are not read.
+  if redis.call("HEXISTS", q .. "tries", id) == 0 then
+    return plain
+  end
   local number, last = 0, nil
   for line in string.gmatch(redis.call("GET", job .. id) or "", "[^\n]+") do
     number = number + 1
