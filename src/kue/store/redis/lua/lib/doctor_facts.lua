@@ -227,8 +227,8 @@ local function facts_of_job(id, places, others)
   note("live", "", read("GETBIT", root .. ":live:" .. chunk,
     math.floor(id / shards) - chunk * 65536) == 1 and "1")
   local of_job = job .. id .. ":"
-  if redis.call("EXISTS", of_job .. "log", of_job .. "steps", of_job .. "after", of_job .. "then",
-    of_job .. "finally") > 0 then
+  if redis.call("EXISTS", of_job .. "log", of_job .. "steps", of_job .. "after",
+    of_job .. "then", of_job .. "finally") > 0 then
     for _, part in ipairs({ "log", "steps", "after", "then", "finally" }) do
       note("part", part, redis.call("EXISTS", of_job .. part) == 1 and "1")
     end
