@@ -35,8 +35,11 @@ from kue.store.redis.scripts import load as script
 from kue.store.redis.scripts import names as script_names
 from kue.store.values import (
     MAX_BATCH,
+    MAX_LOG_TEXT,
     Claim,
     ClaimRequest,
+    Filter,
+    LogLine,
     Outcome,
     PageRequest,
     PauseRequest,
@@ -236,6 +239,21 @@ async def delayed(bench: Bench, store: Store) -> None:
     await tend_until(store, all_due)
 
 
+async def search(bench: Bench, store: Store) -> None:
+    """100 thousand small jobs, large ones and long logs are searched in vain."""
+    for _ in bench.steps("small jobs", max(1, bench.size(100_000) // MAX_BATCH)):
+        await add(store, [draft("t", {"to": "ann@example.com"})] * MAX_BATCH)
+    for text in ("x" * 250_000, "ä" * 125_000, "\\ \n" * 50_000):
+        ids = await add(store, [draft("t", text)] * bench.size(200))
+    for job_id in ids:
+        for _ in range(10):
+            await store.log(job_id, [LogLine("é" * MAX_LOG_TEXT)] * 10)
+    wanted = Filter(text="nobody says this")
+    page = await store.find(wanted, descending=True)
+    while page.cursor is not None:
+        page = await store.find(wanted, cursor=page.cursor, descending=True)
+
+
 async def commands_of_maintenance(bench: Bench, workers: int) -> float:
     """Return commands per second, with 50 types and one long job."""
     store = bench.store()
@@ -278,6 +296,7 @@ CASES = {
     "payloads": payloads,
     "types": types,
     "delayed": delayed,
+    "search": search,
 }
 #: The one that counts commands.
 MAINTENANCE = "maintenance"

@@ -1,9 +1,10 @@
 """
 Load times of the dashboard's pages on a full store.
 
-``python -m benchmarks.pages`` fills a separate store with a million jobs, of which half
-failed, and starts a server.  It measures the requests of the pages over HTTP, each page
-in a real browser, and a first visit to each over a slow connection.
+``python -m benchmarks.pages`` fills a separate store with a million jobs of 50 types,
+of which half failed, and starts a server.  It measures the requests of the pages and
+whole searches over HTTP, each page in a real browser, and a first visit to each over a
+slow connection.
 """
 
 from __future__ import annotations
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
 
     from benchmarks.serving import Serving
 
-TYPES = ("email", "invoice", "report", "thumbnail", "webhook")
+TYPES = (
+    *("email", "invoice", "report", "thumbnail", "webhook"),
+    *(f"type-{number}" for number in range(45)),
+)
+#: A type with few jobs among very many of others, and how many they are.
+RARE, RARE_JOBS = "rare", 100
 ERRORS = (
     ("TimeoutError", "no answer from mail.example.com after {} s"),
     ("ConnectionError", "connection {} refused"),
@@ -70,6 +76,8 @@ REQUESTS = (
     "/jobs",
     "/jobs?state=failed&limit=200",
     "/jobs?state=waiting&type=email",
+    f"/jobs?type={RARE}",
+    f"/jobs?type={RARE}&text=nobody+says+this",
     "/jobs?state=failed&tag=nobody-has-this",
     "/jobs?data.n=7",
     "/jobs?text=nobody+says+this",
@@ -78,6 +86,13 @@ REQUESTS = (
     "/errors",
     "/workers",
     "/metrics",
+)
+#: Searches that look at all jobs, or at all failed ones.
+SEARCHES = (
+    "text=nobody+says+this",
+    "text=no+answer+mail.example.com+nobody",
+    "state=failed&text=nobody+says+this",
+    "text=%E6%BC%A2%E5%AD%97",
 )
 PAGES = (
     "/",
@@ -95,20 +110,21 @@ PAGES = (
 
 @click.command()
 @click.option("--jobs", default=1_000_000, show_default=True, help="Half of them fail.")
+@click.option("--browser/--no-browser", default=True, help="Whether to open pages.")
 @click.option(
     "--engine",
     type=click.Choice(["redis", "sqlite"]),
     default="redis",
     show_default=True,
 )
-def main(jobs: int, engine: str) -> None:
+def main(jobs: int, browser: bool, engine: str) -> None:
     """
     Measure the load times of pages on a full store.
 
     Needs chromium and redis-server in PATH, and starts both.
     """
     with TemporaryDirectory() as folder, _store(engine, Path(folder)) as url:
-        uvloop.run(_measure(url, jobs))
+        uvloop.run(_measure(url, jobs, opens=browser))
 
 
 @contextmanager
@@ -123,7 +139,7 @@ def _store(engine: str, folder: Path) -> Iterator[str]:
         server.stop()
 
 
-async def _measure(url: str, jobs: int) -> None:
+async def _measure(url: str, jobs: int, *, opens: bool) -> None:
     async with kue.Kue(url) as q:
         began = time.monotonic()
         await _fill(q, jobs)
@@ -132,14 +148,21 @@ async def _measure(url: str, jobs: int) -> None:
         alone = server.memory
         await _request(server)
         print()
-        async with launched() as browser:
-            await _open(server.port, browser)
-            print(f"\nthe same with a round-trip time of {ROUND_TRIP * 1000:.0f} ms")
-            async with _slow_connection(server.port) as port:
-                await _open(port, browser)
+        await _search(server)
         print()
+        if opens:
+            await _open_all(server.port)
         print(f"server's memory alone, MB  {alone / MEGABYTE:.1f}")
         print(f"after all of it, MB        {server.memory / MEGABYTE:.1f}")
+
+
+async def _open_all(port: int) -> None:
+    async with launched() as browser:
+        await _open(port, browser)
+        print(f"\nthe same with a round-trip time of {ROUND_TRIP * 1000:.0f} ms")
+        async with _slow_connection(port) as far:
+            await _open(far, browser)
+    print()
 
 
 async def _fill(q: kue.Kue, jobs: int) -> None:
@@ -148,6 +171,8 @@ async def _fill(q: kue.Kue, jobs: int) -> None:
             TYPES[first // PIECE % len(TYPES)],
             ({"n": n, "to": f"user-{n}@example.com"} for n in range(PIECE)),
         )
+        few = max(1, RARE_JOBS * PIECE // jobs)
+        await q.enqueue_many(RARE, ({"n": n} for n in range(few)))
     claim = Claim("fill", 0)
     failed = 0
     while failed < jobs // 2:
@@ -175,6 +200,23 @@ async def _request(server: Serving) -> None:
                 (await client.get(address + path)).raise_for_status()
                 taken.append(_since(began) * 1000)
             print(f"{path:54}{median(taken):10.0f}{max(taken):10.0f}")
+
+
+async def _search(server: Serving) -> None:
+    """Time searches that find nothing, request by request, up to their end."""
+    address = f"http://{HOST}:{server.port}/api/v1/jobs"
+    print(f"{'search to the end':54}{'s':>10}{'requests':>10}{'worst ms':>10}")
+    async with httpx.AsyncClient(timeout=60) as client:
+        for query in SEARCHES:
+            taken, cursor = [], ""
+            while cursor is not None:
+                began = time.monotonic()
+                where = f"&cursor={cursor}" if cursor else ""
+                answer = await client.get(f"{address}?{query}{where}")
+                cursor = answer.raise_for_status().json()["cursor"]
+                taken.append(_since(began))
+            worst = max(taken) * 1000
+            print(f"{query:54}{sum(taken):10.1f}{len(taken):10}{worst:10.0f}")
 
 
 async def _open(port: int, browser: Browser) -> None:

@@ -78,6 +78,7 @@ TWINS = (
             "queries": "Queries",
             "admin": "QueueAdmin",
             "circuits": "Circuits",
+            "failures": "Failures",
             "schedules": "Schedules",
             "alerts": "Alerts",
             "bulk_actions": "BulkActions",
@@ -157,9 +158,10 @@ def _methods(tree: ast.Module, name: str) -> Iterator[ast.AsyncFunctionDef]:
 def _method(twin: Twin, method: ast.AsyncFunctionDef) -> str:
     given = _given(method.args)
     read = [name for name, arg in given if "Iterable[" in _annotation(arg)]
-    named = [
-        name if arg in method.args.args else f"{name}={name}" for name, arg in given
-    ]
+    named = [name for name, arg in given if arg in method.args.args]
+    if method.args.vararg is not None:
+        named.append(f"*{method.args.vararg.arg}")
+    named += [f"{arg.arg}={arg.arg}" for arg in method.args.kwonlyargs]
     rest = method.args.kwarg
     arguments = ", ".join(named if rest is None else [*named, f"**{rest.arg}"])
     asked = f"lambda {twin.subject}: {twin.subject}.{method.name}({arguments})"

@@ -4,12 +4,15 @@ from typing import TYPE_CHECKING
 
 from kue.client.builder import JobBuilder
 from kue.client.circuit_breaker import circuit_breaker
+from kue.client.connections import configure, connect
+from kue.client.failover_connection import FailedOver
 from kue.client.handle import JobHandle
 from kue.client.queue import Kue
 from kue.client.ready_middleware import (
     fail_on,
     not_counted,
     release_when,
+    retry_on,
     skip_when,
     window,
 )
@@ -41,6 +44,7 @@ from kue.model.errors import (
     ScheduleNotFound,
     SignalTimeout,
     Skip,
+    SoftTimeout,
     StepError,
     StoreCorrupt,
     StoreError,
@@ -81,6 +85,7 @@ __all__ = [
     "DurabilityUnknown",
     "Event",
     "Fail",
+    "FailedOver",
     "Interrupted",
     "InvalidTransition",
     "Job",
@@ -108,6 +113,7 @@ __all__ = [
     "Signal",
     "SignalTimeout",
     "Skip",
+    "SoftTimeout",
     "State",
     "Step",
     "StepError",
@@ -127,6 +133,8 @@ __all__ = [
     "__version__",
     "circuit_breaker",
     "concurrency",
+    "configure",
+    "connect",
     "current_job",
     "exponential",
     "fail_on",
@@ -136,6 +144,7 @@ __all__ = [
     "not_counted",
     "rate",
     "release_when",
+    "retry_on",
     "skip_when",
     "window",
 ]

@@ -11,7 +11,9 @@ from playwright.async_api import Locator, Page, expect
 from kue import Kue, State
 from kue.http.auth import Role
 from kue.http.auth.access import Anyone
-from kue.model.job import Error, Failed
+from kue.model.job import Error, Failed, with_progress
+from kue.store.values import Outcome
+from kue.worker.failure_reporter import report
 from tests.browser.making import failed, furnish
 from tests.browser.watching import barriers, shoot
 from tests.support.jobs import MINUTE, add_one, claim_one, count_of, end
@@ -191,3 +193,74 @@ async def test_the_errors_look_well_and_keep_nobody_out(
 
     assert await barriers(page) == []
     await shoot(page, "errors")
+
+
+async def dead_letter(q: Kue) -> int:
+    """Have a job of type email fail at 40 % and forwarded; return its id."""
+    await q.set_dead_letter("email", "dead")
+    await add_one(q.store, now=None)
+    job = await claim_one(q.store, now=None)
+    ending = with_progress(Failed(Error("OSError", "disk full")), 40, {"page": 4})
+    await q.store.settle([Outcome(job, ending)])
+    await report(q.store)
+    return job.id
+
+
+async def test_dead_letters_are_counted_and_put_back(
+    page: Page, address: str, q: Kue
+) -> None:
+    job_id = await dead_letter(q)
+    await page.goto(f"{address}/errors")
+
+    after = page.get_by_role("region", name="After a failure")
+    await expect(after).to_contain_text("Failed jobs of email are forwarded to dead.")
+    await expect(after).to_contain_text("1 dead letter in dead")
+    await shoot(page, "errors-dead-letters")
+    await after.get_by_role("button", name="Replay all").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Replay").click()
+
+    await expect(page.get_by_text("1 dead letter replayed")).to_be_visible()
+    assert await count_of(q.store, "dead") == {}
+    assert await count_of(q.store, "email") == {State.WAITING: 1}
+    assert job_id
+
+
+async def test_a_rule_about_failures_is_set(page: Page, address: str, q: Kue) -> None:
+    await page.goto(f"{address}/errors")
+    after = page.get_by_role("region", name="After a failure")
+    await expect(after).to_contain_text("nothing else is done about them")
+    await after.get_by_role("button", name="Set a rule").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Dead letter queue").fill("morgue")
+    await dialog.get_by_role("button", name="Set").click()
+
+    await expect(after).to_contain_text(
+        "Failed jobs of any type are forwarded to morgue"
+    )
+    assert (await q.failure_rules())[None].dead_letter == "morgue"
+
+
+async def test_a_dead_letter_leads_to_the_job_that_failed_and_back(
+    page: Page, address: str, q: Kue
+) -> None:
+    job_id = await dead_letter(q)
+    [letter] = (await q.find(type="dead")).jobs
+    await page.goto(f"{address}/jobs/{letter.id}")
+
+    note = page.locator(".job-note")
+    await expect(note).to_contain_text(f"Dead letter of job {job_id} (email)")
+    await expect(note).to_contain_text("OSError: disk full")
+    await shoot(page, "job-dead-letter")
+    await note.get_by_role("link", name=f"job {job_id}").click()
+    await expect(page.get_by_role("progressbar")).to_have_attribute(
+        "aria-valuenow", "40"
+    )
+    await expect(page.locator(".job-progress")).to_contain_text('{"page":4}')
+    await shoot(page, "job-failed-progress")
+    await page.locator(".job-note").get_by_role("link", name="dead").click()
+    await expect(page).to_have_url(re.compile(r"type=dead&data\.job_id=\d+"))
+    await page.goto(f"{address}/jobs/{letter.id}")
+    await note.get_by_role("button", name="Replay").click()
+
+    await expect(page.get_by_text("1 dead letter replayed")).to_be_visible()
+    assert await count_of(q.store, "email") == {State.WAITING: 1}

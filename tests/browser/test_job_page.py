@@ -298,6 +298,26 @@ async def test_jobs_that_a_job_waits_for_are_told_with_their_states(
     await expect(page.get_by_role("heading", name=f"Job {parent.id}")).to_be_visible()
 
 
+async def test_a_job_in_a_queue_of_another_name_is_shown_with_both(
+    page: Page, address: str, q: Kue
+) -> None:
+    job = await q.enqueue("send_receipt", {"order": 17}, queue="mail")
+    await q.enqueue("send_welcome", {"to": "ann"})
+    await page.goto(f"{address}/jobs")
+    both = page.get_by_role("cell", name="send_receipt (mail)", exact=True)
+    await expect(both).to_be_visible()
+    await shoot(page, "jobs-named-queue")
+
+    await page.goto(f"{address}/jobs/{job.id}")
+
+    title = page.get_by_role("link", name="send_receipt (mail)", exact=True)
+    await expect(title).to_be_visible()
+    await expect(page.get_by_text('queue="mail"')).to_be_attached()
+    await shoot(page, "job-named-queue")
+    await page.get_by_role("link", name="mail", exact=True).click()
+    await expect(page).to_have_url(f"{address}/queues/mail")
+
+
 async def lived(q: Kue, *, waits: int, runs: int, backs_off: int) -> int:
     """Let a job wait, fail, back off and complete, each for so many seconds."""
     total = waits + runs + backs_off + runs

@@ -393,10 +393,11 @@ async def test_what_is_no_time_is_told(page: Page, address: str, q: Kue) -> None
 
 
 async def test_designer_3_a_long_search_goes_on_by_itself(
-    page: Page, address: str, q: Kue
+    page: Page, address: str, q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kue.http.v1.jobs.MAX_SCAN", 500)
     meant = await q.enqueue("email", {"to": "needle"})
-    await add_many(q.store, 9_000, now=await q.now())
+    await add_many(q.store, 2_000, now=await q.now())
     await page.goto(f"{address}/jobs?text=needle")
 
     await expect(row_of(page, meant.id)).to_be_visible()
@@ -406,10 +407,11 @@ async def test_designer_3_a_long_search_goes_on_by_itself(
 
 
 async def test_designer_3_a_search_shows_that_it_goes_on_and_can_be_stopped(
-    page: Page, address: str, q: Kue
+    page: Page, address: str, q: Kue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kue.http.v1.jobs.MAX_SCAN", 500)
     old = await q.enqueue("email", {"to": "needle"})
-    await add_many(q.store, 9_000, now=await q.now())
+    await add_many(q.store, 1_998, now=await q.now())
     new = await q.enqueue("email", {"to": "needle"})
     requests = 0
     may_go = asyncio.Event()
@@ -429,12 +431,15 @@ async def test_designer_3_a_search_shows_that_it_goes_on_and_can_be_stopped(
 
     await expect(row_of(page, new.id)).to_be_visible()
     await expect(page.get_by_text("Searching… 1 found")).to_be_visible()
-    await expect(page.get_by_role("progressbar", name="Searching")).to_be_visible()
+    bar = page.get_by_role("progressbar", name="Searching")
+    await expect(bar).to_have_attribute("aria-valuenow", "25")
+    await expect(page.get_by_text("looked at 500 of 2,000 jobs")).to_be_visible()
     await page.get_by_role("button", name="Stop").click()
     may_go.set()
     await expect(page.get_by_text("Searching…")).to_be_hidden()
     await expect(row_of(page, new.id)).to_be_visible()
     assert requests == 2
+    await expect(page.get_by_text("looked at 500 of 2,000 jobs")).to_be_visible()
 
     await page.get_by_role("button", name="Keep searching").click()
     await expect(row_of(page, old.id)).to_be_visible()

@@ -94,7 +94,7 @@ def test_the_reference_has_every_command_with_its_options(
     assert found
     names = [name for param in EVERY[path].params for name in param.opts]
     # Said once for all of them, at the top.
-    common = {"--url", "--json", "url_option"}
+    common = {"--url", "--connection", "--json", "url_option"}
     assert [n for n in names if n not in common and n.lower() not in part.lower()] == []
 
 
@@ -129,6 +129,7 @@ def test_a_store_that_cannot_be_reached_exits_with_3(
     monkeypatch.setenv("KUE_URL", "redis://ann:secret@127.0.0.1:1/0")
     needed = {
         "alert set": ["email", "--backlog", "1"],
+        "failed rule": ["email", "--dead-letter", "dead"],
         "failed retry": ["7"],
         "failed flush": [],
         "failed prune": ["--older-than", "1d"],

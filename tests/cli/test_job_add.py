@@ -215,6 +215,7 @@ def test_only_adding_makes_a_store(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KUE_URL")
+    monkeypatch.delenv("KUE_PREFIX")
 
     looked = kue("job", "list")
     added = kue("job", "add", "email")

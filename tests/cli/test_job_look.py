@@ -21,6 +21,7 @@ from tests.support.jobs import (
     HOUR,
     SECOND,
     add_many,
+    add_one,
     claim_one,
     end,
     get_one,
@@ -226,6 +227,42 @@ def test_a_long_list_goes_on_where_it_stopped(kue: CommandLine) -> None:
     assert [row[0] for row in first.rows + rest.rows] == ids
     assert rest.err == ""
     assert [row[0] for row in every.rows] == ids
+
+
+def test_a_search_goes_on_by_itself_as_far_as_it_may(kue: CommandLine) -> None:
+    async def some(store: Store) -> int:
+        await add_many(store, 600, "report")
+        job_id = await add_one(store, data={"title": 'say "hi"'})
+        await store.log(job_id, [LogLine("delivered to MX1")])
+        await add_many(store, 10)
+        return job_id
+
+    job_id = str(kue.arrange(some))
+
+    whole = kue("job", "list", "--text", 'mx1 "hi"')
+    assert ([row[0] for row in whole.rows], whole.err) == ([job_id], "")
+    part = kue("job", "list", "--text", "mx1", "--max-scan", 200)
+    assert part.rows == []
+    message = "kue: looked at 200 of 611 jobs: "
+    assert part.err.startswith(f"{message}--cursor=0:200 continues, --max-scan looks")
+    rest = kue("job", "list", "--text", "mx1", "--cursor", "0:200", "--limit", 1)
+    assert [row[0] for row in rest.rows] == [job_id]
+    assert rest.err.startswith("kue: there may be more: --cursor=")
+
+
+def test_on_a_terminal_a_search_is_one_table(kue: CommandLine) -> None:
+    async def some(store: Store) -> None:
+        for _ in range(2):
+            await add_one(store, data="needle")
+            await add_many(store, 1_200)
+
+    kue.arrange(some)
+    kue.on_a_terminal(width=80)
+
+    shown = kue("job", "list", "--text", "needle").shown
+
+    assert shown.count("needle") == 2
+    assert shown.count("prio") == 1
 
 
 def test_on_a_terminal_a_list_is_a_table_as_wide_as_that(kue: CommandLine) -> None:

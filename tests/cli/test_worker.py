@@ -54,6 +54,15 @@ def test_every_option_is_passed_on() -> None:
     )
 
 
+def test_queues_and_a_connection_are_passed_on() -> None:
+    given = options("app:q", "--queues", "mail, mail-*,!bulk", "--connection", "spare")
+
+    assert given.queues == ("mail", "mail-*", "!bulk")
+    assert given.connection == "spare"
+    with pytest.raises(click.UsageError, match="--types or --queues, not both"):
+        options("app:q", "--queues", "mail", "--types", "email")
+
+
 def test_every_option_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     without: list[Any] = [
         param.name

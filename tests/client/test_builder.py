@@ -174,15 +174,28 @@ def test_the_limit_on_data_is_a_setting() -> None:
         Kue("memory://", max_data=10).create_job("email", "more than ten")
 
 
-async def test_a_saved_builder_refuses_with_advice(q: Kue) -> None:
+async def test_saving_a_saved_job_updates_it(q: Kue, wire: Wire) -> None:
+    builder = q.create_job("email").meta({"trace": "7"})
+    handle = await builder.save()
+    builder.priority("high").attempts(3).tags("a").meta({"user": "ann"})
+
+    again = await builder.save()
+    await builder.save()
+
+    job = await handle.refresh()
+    assert (again.id, job.priority, job.max_attempts) == (handle.id, -10, 3)
+    assert (job.tags, job.spec.meta) == (("a",), {"trace": "7", "user": "ann"})
+    assert (wire.times("update"), await q.inactive_count()) == (1, 1)
+
+
+async def test_what_a_saved_job_cannot_change_is_refused_with_advice(q: Kue) -> None:
     builder = q.create_job("email")
     handle = await builder.save()
 
-    with pytest.raises(JobError, match=rf"saved as job {handle.id}; .*update\(\)"):
-        await builder.save()
+    with pytest.raises(JobError, match=rf"saved as job {handle.id}, and its delay .*"):
+        builder.delay("1m")
     with pytest.raises(JobError, match="begin another with create_job"):
-        builder.priority("high")
-    assert await q.inactive_count() == 1
+        builder.unique("k")
 
 
 async def test_a_builder_that_could_not_be_saved_can_be_saved_later(

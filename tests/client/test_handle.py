@@ -169,7 +169,7 @@ async def test_the_result_of_a_job_removed_before_is_not_found(q: Kue) -> None:
         await handle.result(timeout=PATIENCE_SECONDS)
 
 
-async def test_a_job_removed_on_completion_answers_none(
+async def test_the_result_of_a_job_removed_on_completion_is_delivered(
     q: Kue, kue_store: Store, wire: Wire
 ) -> None:
     handle = await start(q, kue_store, remove_on_complete=True)
@@ -178,9 +178,10 @@ async def test_a_job_removed_on_completion_answers_none(
     waiting = asyncio.create_task(handle.result(timeout=PATIENCE_SECONDS))
     await wire.until_answered("get", 2)
 
-    await end(kue_store, job, Completed("kept nowhere"), now=await kue_store.now())
+    result = {"kept": "nowhere\tbut\nhere"}
+    await end(kue_store, job, Completed(result), now=await kue_store.now())
 
-    assert await waiting is None
+    assert await waiting == result
     assert not await q.exists(handle.id)
 
 
@@ -293,11 +294,48 @@ async def test_log_lines_are_read_back_in_order(q: Kue) -> None:
     assert [line.text for line in await q.logs(handle.id, 0, 0)] == ["one"]
 
 
+async def test_a_log_line_is_formatted_only_if_there_are_arguments(q: Kue) -> None:
+    handle = await q.enqueue("email")
+
+    await handle.log("row %d of %s", 7, "10", level="debug")
+    await handle.log("100 %d")
+
+    lines = [(line.level, line.text) for line in await handle.logs()]
+    assert lines == [("debug", "row 7 of 10"), ("info", "100 %d")]
+
+
+async def test_arguments_that_do_not_fit_a_log_line_are_refused(q: Kue) -> None:
+    handle = await q.enqueue("email")
+
+    with pytest.raises(ValueError, match=r"cannot be formatted with .*a level is"):
+        await handle.log("failed", "error")
+
+
 async def test_an_unknown_log_level_is_refused(q: Kue) -> None:
     handle = await q.enqueue("email")
 
     with pytest.raises(ValueError, match="log level 'loud' is unknown; there are"):
         await handle.log("hey", level="loud")
+
+
+async def test_further_fields_are_kept_with_the_job(q: Kue) -> None:
+    handle = await q.enqueue("email", meta={"trace": "7"})
+
+    await asyncio.gather(*(handle.set(f"key {n}", str(n)) for n in range(5)))
+
+    assert [await handle.get(f"key {n}") for n in range(5)] == list("01234")
+    assert await handle.get("trace") == "7"
+    assert await handle.get("never set") is None
+
+
+async def test_too_many_further_fields_are_refused_and_nothing_is_lost(q: Kue) -> None:
+    handle = await q.enqueue("email")
+    await handle.set("first", "x" * 5000)
+
+    with pytest.raises(BadPayload, match="the limit is 8,192"):
+        await handle.set("second", "x" * 5000)
+
+    assert (await handle.refresh()).spec.meta == {"first": "x" * 5000}
 
 
 # -- progress ----------------------------------------------------------------

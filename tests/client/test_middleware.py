@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from kue import ActiveJob, JobFailed, Kue, Skip, State
-from kue.model.job import Error, Job
 from tests.support.patience import PATIENCE_SECONDS
 from tests.worker import child_tasks
 from tests.worker.working import worked
@@ -254,32 +252,3 @@ async def test_a_start_up_that_raises_keeps_the_worker_from_starting(q: Kue) -> 
     with pytest.raises(RuntimeError, match="no licence"):
         await q.run(signals=False)
     assert (await job.refresh()).state is State.WAITING
-
-
-async def test_the_failure_hook_hears_of_jobs_that_failed_for_good(q: Kue) -> None:
-    """KMQueue's pipeline: what cannot be done is handed to someone, once."""
-    heard: list[tuple[int, str]] = []
-    first = asyncio.Event()
-
-    @q.on_failure
-    def raises(job: Job, error: Error) -> None:
-        raise ValueError("disturbs nobody")
-
-    @q.on_failure
-    async def bury(job: Job, error: Error) -> None:
-        heard.append((job.id, error.message))
-        first.set()
-
-    @q.task(attempts=2, backoff=None)
-    async def send(ok: bool) -> None:
-        if not ok:
-            raise ValueError("oops")
-
-    bad = await send.enqueue(ok=False)
-    good = await send.enqueue(ok=True)
-    async with q.work():
-        await good.result(timeout=PATIENCE_SECONDS)
-        await first.wait()
-        assert (await bad.refresh()).state is State.FAILED
-
-    assert heard == [(bad.id, "oops")]

@@ -19,7 +19,8 @@ def test_the_builder_has_a_method_for_every_option() -> None:
     # These are arguments of unique(), debounce() and after().
     of_unique = {"unique_for", "unique_until", "unique_at_most", "on_conflict"}
     arguments = of_unique | {"debounce_max", "after_any"}
-    assert methods - {"draft"} == OPTIONS - INTERNAL - arguments
+    others = {"draft", "type", "address_id", "on"}
+    assert methods - others == OPTIONS - INTERNAL - arguments
 
 
 def test_a_rest_body_has_every_option() -> None:
@@ -39,6 +40,7 @@ def test_options_of_the_command_line_are_options_of_jobs() -> None:
         "stdin",
         "as_json",
         "url_option",
+        "connection_option",
     }
 
 

@@ -148,12 +148,18 @@ async def test_jobs_are_found_by_what_they_are(q: Kue, kue_store: Store) -> None
     assert [job.state for job in by_error.jobs] == [State.FAILED]
 
 
-async def test_work_time_is_the_time_of_all_runs(q: Kue, kue_store: Store) -> None:
+async def test_work_time_is_that_of_successful_runs_or_of_the_last_minutes(
+    q: Kue, kue_store: Store
+) -> None:
     assert await q.work_time() == 0
     started = await kue_store.now() - 90_000
-    for seconds in (2, 3):
+    for seconds, ending in ((2, Completed()), (3, Completed()), (5, Failed(OOPS))):
         await q.enqueue("email")
         job = await claim_one(kue_store, now=started)
-        await end(kue_store, job, Completed(), now=started + seconds * 1000)
+        await end(kue_store, job, ending, now=started + seconds * 1000)
 
     assert await q.work_time() == 5_000
+    assert await q.work_time("24h") == 10_000
+    assert await q.work_time(0) == 0
+    with pytest.raises(ValueError, match="within must be at most 24 hours"):
+        await q.work_time("25h")

@@ -15,8 +15,18 @@ from kue import ActiveJob, JobHandle, Kue, State
 from kue.client.hooks import Middleware, compose
 from kue.client.ready_middleware import MIN_PAUSE_MS
 from kue.model.backoff import Fixed
-from kue.model.job import Completed, Ending, Failed, Job, Released, Retried, Spec
-from kue.worker.executor import ending_of
+from kue.model.job import (
+    Completed,
+    Ending,
+    Error,
+    Failed,
+    Job,
+    Released,
+    Retried,
+    Spec,
+)
+from kue.worker.executor import RunEnded, ending_of
+from kue.worker.pools.child_names import class_names
 from tests.support.patience import PATIENCE_SECONDS, eventually
 from tests.worker import child_tasks
 from tests.worker.child_tasks import ProviderDown, Timeout503
@@ -385,3 +395,37 @@ def test_classes_of_the_program_itself_are_recognised(
     )
 
     assert (done.stdout, done.returncode) == ("failed 1 Down: 503\n", 0), done.stderr
+
+
+# -- retry_on ------------------------------------------------------------------
+
+
+async def test_only_the_errors_named_are_tried_again() -> None:
+    layer = kue.retry_on(ConnectionError)
+
+    assert isinstance(await ended(layer, raised=ConnectionResetError("x")), Retried)
+    ending = await ended(layer, raised=ValueError("oops"))
+    assert isinstance(ending, Failed)
+    assert ending.error.kind == "ValueError"
+
+
+@pytest.mark.parametrize("steering", [kue.Retry("later"), kue.Release(60)])
+async def test_steering_is_no_error_to_compare(steering: Exception) -> None:
+    ending = await ended(kue.retry_on(ConnectionError), raised=steering)
+
+    assert isinstance(ending, Retried | Released)
+
+
+async def test_retry_on_compares_classes_of_child_processes_by_name() -> None:
+    layer = kue.retry_on(OSError)
+    later = Retried(Error("ConnectionResetError", "x"), 5)
+    reset = RunEnded(later, class_names(ConnectionResetError))
+
+    assert await ended(layer, raised=reset) == later
+    other = RunEnded(later, class_names(ValueError))
+    assert await ended(layer, raised=other) == Failed(later.error)
+
+
+def test_retry_on_takes_classes_of_errors() -> None:
+    with pytest.raises(TypeError, match="retry_on takes classes of exceptions"):
+        kue.retry_on("ValueError")  # type: ignore[arg-type]

@@ -39,9 +39,14 @@ class NewServer(Protocol):
 
 
 @pytest.fixture
-def prefix() -> str:
-    """What all keys of one test begin with."""
-    return f"fault-{uuid.uuid4().hex[:12]}"
+def prefix(request: pytest.FixtureRequest) -> str:
+    """What all keys of one test begin with; a file has no use for one."""
+    is_file = "url" in request.fixturenames and _is_file(request.getfixturevalue("url"))
+    return settings.DEFAULT_PREFIX if is_file else f"fault-{uuid.uuid4().hex[:12]}"
+
+
+def _is_file(url: str) -> bool:
+    return url.startswith("sqlite:")
 
 
 @pytest.fixture
@@ -60,7 +65,10 @@ async def new_store(prefix: str) -> AsyncIterator[NewStore]:
     stores: list[Store] = []
 
     def make(url: str, **options: Any) -> Store:
-        given = {"prefix": prefix, **options}
+        given = {
+            "prefix": settings.DEFAULT_PREFIX if _is_file(url) else prefix,
+            **options,
+        }
         stores.append(store_for(settings.load(environ={}, url=url, **given)))
         return stores[-1]
 

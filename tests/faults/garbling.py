@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from kue.model.draft import draft
+from kue.model.failure_rule import FailureRule
 from kue.model.histogram import Timing
+from kue.model.job import Failed
 from kue.model.named_limits import LimitRule, StoredLimit
 from kue.store.contract import Store
 from kue.store.sqlite import schema
@@ -24,6 +26,7 @@ from kue.store.values import (
     AuditEntry,
     Claim,
     ClaimRequest,
+    Failure,
     Filter,
     KeepRequest,
     Limits,
@@ -31,10 +34,21 @@ from kue.store.values import (
     RenewRequest,
 )
 from tests.faults.scene import LATER, READS, TYPE, WRITES, Scene, Verb, build
-from tests.support.jobs import HOUR, T0, add, add_many, claim, count_again
+from tests.support.jobs import (
+    HOUR,
+    OOPS,
+    T0,
+    add,
+    add_many,
+    claim,
+    count_again,
+    end,
+    start_one,
+)
 
 TIMING = Timing(TYPE, {1: 1}, {1: 1})
 TURN = draft("fair", group="a")
+RULE = FailureRule(hooks=True)
 ACT = AuditEntry(who="ann", what="jobs.remove")
 #: Every kind of wrong value.
 WRONG: dict[str, Any] = {
@@ -81,6 +95,12 @@ ASIDE: dict[str, Verb] = {
     ),
     "set named limit": lambda store, scene: store.set_named_limit(
         "slots", StoredLimit(LimitRule(concurrency=2)), now=LATER
+    ),
+    "failure rules": lambda store, scene: store.failure_rules(),
+    "set failure rule": lambda store, scene: store.set_failure_rule(None, RULE),
+    "failures": lambda store, scene: store.failures(),
+    "forget failures": lambda store, scene: store.forget_failures(
+        [Failure(1, "ruled", T0)]
     ),
     "acts": lambda store, scene: store.acts(),
 }
@@ -165,6 +185,12 @@ async def take_turns(store: Store) -> None:
     await add_many(store, 2, "fair", group="b", priority=3)
 
 
+async def fail_by_rule(store: Store) -> None:
+    """Have a failed job that is to be reported."""
+    await store.set_failure_rule("ruled", RULE)
+    await end(store, await start_one(store, "ruled"), Failed(OOPS))
+
+
 async def surround(store: Store) -> None:
     await store.measure([TIMING], now=T0)
     await store.keep(KeepRequest("user", "ann", "{}", until=LATER + HOUR), now=T0)
@@ -174,6 +200,7 @@ async def surround(store: Store) -> None:
     )
     await hold_by_limits(store)
     await take_turns(store)
+    await fail_by_rule(store)
     await store.order("w1", "stacks", now=T0)
     await store.write_stacks("w1", "a stack", now=T0)
     await store.tend(now=T0)

@@ -14,7 +14,7 @@ import sys
 from kue import Kue
 from kue.model import settings
 from kue.model.draft import draft
-from kue.model.job import Completed
+from kue.model.job import Completed, Error, Job
 from kue.store import store_for
 from kue.store.contract import Store
 from kue.store.values import Claim, ClaimRequest, Outcome, RenewRequest
@@ -91,18 +91,39 @@ async def run(url: str, prefix: str, name: str) -> None:
         await queue.run(grace=5)
 
 
+async def mourn(url: str, prefix: str, name: str) -> None:
+    """Be a worker with a failure hook, which says each call; jobs hang, or raise."""
+    queue = Kue(url, prefix=prefix, lease=LEASES[name], max_stalls=0)
+
+    @queue.on_failure
+    async def bury(job: Job, error: Error) -> None:
+        say("hook", job.id, error.kind)
+
+    @queue.task(name=TYPE, concurrency=3, attempts=1)
+    async def handle(job: ActiveJob, hangs: bool) -> None:
+        say("started", job.id)
+        if hangs:
+            await asyncio.Event().wait()
+        raise ValueError("oops")
+
+    say("ready")
+    async with queue:
+        await queue.run(grace=0)
+
+
 async def tend(store: Store, name: str) -> None:
     """Make one pass of maintenance after the other, also when none is due."""
     while True:
         await store.tend(now=await store.now())
 
 
+WORKERS = {"run": run, "mourn": mourn}
 ROLES = {"add": add, "work": work, "hold": hold, "tend": tend}
 
 
 async def main(role: str, url: str, prefix: str, name: str) -> None:
-    if role == "run":
-        await run(url, prefix, name)
+    if role in WORKERS:
+        await WORKERS[role](url, prefix, name)
         return
     store = store_for(settings.load(environ={}, url=url, prefix=prefix))
     await store.open()

@@ -92,6 +92,13 @@ class Sentinels:
                 )
         return found
 
+    def protect(self, password: str) -> None:
+        """Have all of them ask for a password from now on."""
+        for port in self.ports:
+            with closing(redis.Redis(host=HOST, port=port)) as client:
+                send: Any = client.execute_command
+                send("ACL", "SETUSER", "default", "resetpass", f">{password}")
+
     def start_one(self, port: int) -> None:
         config = str(self._config_of(port))
         command = self._wrap([server_binary(), config, "--sentinel"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kue.model.draft import draft
-from kue.model.errors import DurabilityUnknown
+from kue.model.errors import DurabilityUnknown, StoreError
 from kue.model.job import Completed, Job, State
 from kue.store.contract import Store
 from kue.store.values import Claim, ClaimRequest, Outcome, RenewRequest, Result
@@ -216,3 +216,18 @@ async def test_a_durable_add_that_is_repeated_does_not_take_silence_for_consent(
             await store.add([draft("email")], producer="p", seq=1, durable=True)
         assert proxy.struck[Fate.CUT_AFTER] == 1
         await assert_sound(store)
+
+
+async def test_sentinels_may_ask_for_a_password(
+    sentinels: Sentinels, new_store: NewStore
+) -> None:
+    sentinels.protect("s3cret")
+    refused = new_store(sentinels.url, budget="100ms")
+    with pytest.raises(StoreError):
+        await refused.open()
+
+    store = new_store(f"{sentinels.url}?sentinel_password=s3cret")
+    await store.add([draft("email")], producer="p", seq=1)
+
+    assert await count_of(store) == {State.WAITING: 1}
+    assert "s3cret" not in store.name

@@ -50,6 +50,8 @@ NEVER_THERE = {
     "acts",
     "cancelling",
     "claims:*",
+    "failure_rules",  # what is not there is not done
+    "failures",
     "hours:*",
     "info",
     "job:*:log",
@@ -73,6 +75,7 @@ _TEXT = ("empty", "text", "object", "negative", "float", "huge", "nan", "binary"
 LEGAL = {
     "agenda": {"=0.5"},  # as types without jobs have it
     "*:fair": {"=-7", "+negative"},  # priorities may be negative
+    "failure_rules": {"ruled=object"},  # fields of another release
     "info": {"w*=object"},
     "limit running:*": {f"={score}" for score in SCORES},  # since when is not used
     # Any text, and of workers that nobody knows.

@@ -207,7 +207,9 @@ async def test_a_job_that_kills_its_workers_fails_and_its_neighbours_complete(
     async with asyncio.timeout(300), asyncio.TaskGroup() as group:
         for death in DEATHS:
             # A file of its own, or keys of its own: all wait for leases at once.
-            place = (url.replace("kue.db", f"{death}.db"), f"{prefix}-{death}")
+            place = (url.replace("kue.db", f"{death}.db"), prefix)
+            if place[0] == url:
+                place = (url, f"{prefix}-{death}")
             group.create_task(assert_only_the_pill_fails(new_store, *place, death))
 
 

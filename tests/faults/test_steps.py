@@ -17,6 +17,7 @@ from kue import Kue, State
 from kue.model.draft import draft
 from kue.model.job import Job
 from kue.model.retry_policy import CANCELLED
+from kue.model.settings import DEFAULT_PREFIX
 from kue.store.contract import Store
 from kue.store.values import Claim, ClaimRequest, Result
 from kue.worker.active_job import ActiveJob
@@ -107,11 +108,10 @@ def new_story(
         name = name.replace(" ", "-")
         effects = tmp_path / f"effects-{name}"
         effects.touch()
-        url = f"sqlite:///{tmp_path / name}.db"
+        url, own = f"sqlite:///{tmp_path / name}.db", DEFAULT_PREFIX
         if request.param == "redis":
             server: RedisServer = request.getfixturevalue("redis_server")
-            url = server.url
-        own = f"{prefix}-{name}"
+            url, own = server.url, f"{prefix}-{name}"
         return Story(url, own, new_store(url, prefix=own), effects)
 
     return make

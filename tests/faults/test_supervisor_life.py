@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from kue import Kue
 from kue.model.job import State
 from tests.faults.supervised import SMALL, Shift, is_there, patiently
 from tests.support.jobs import count_of
@@ -23,6 +25,33 @@ async def test_a_burst_ends_when_nothing_is_left(lone: Shift) -> None:
         assert await workers.ended() == 0
 
     assert await count_of(lone.store, "nap") == {State.COMPLETE: len(ids)}
+
+
+async def test_a_worker_serves_queues_by_pattern_on_another_connection(
+    lone: Shift, tmp_path: Path
+) -> None:
+    url, data = f"sqlite:///{tmp_path}/spare.db", {"seconds": 0, "until": ""}
+    async with Kue(url) as spare:
+        for queue in ("nap-a", "nap-b", "other"):
+            await spare.enqueue("nap", data, queue=queue)
+        await lone.add("nap")
+        options = ("--queues", "nap-*", "--connection", "spare", "--burst")
+        environ = {"KUE_CONNECTIONS": f"spare={url}"}
+        async with lone.start(*options, environ=environ) as workers:
+            assert await workers.ended() == 0
+
+        counts = await spare.counts_by_type()
+        assert [counts[name][State.COMPLETE] for name in sorted(counts)] == [1, 1, 0]
+    assert await count_of(lone.store, "nap") == {State.WAITING: 1}
+
+
+async def test_a_failover_needs_a_worker_for_each_of_its_stores(lone: Shift) -> None:
+    both = {"KUE_CONNECTIONS": "a=memory:// b=memory:// both=failover://a,b"}
+    async with lone.start("--connection", "both", environ=both) as workers:
+        assert await workers.ended() == 1
+        log = "".join(workers.log)
+
+    assert "is a fail-over connection of a and b: start a worker for each" in log
 
 
 async def test_a_process_is_replaced_after_so_many_jobs(lone: Shift) -> None:

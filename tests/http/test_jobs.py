@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from kue import Kue, State
+from kue.http.v1 import jobs
 from kue.model.fingerprint import fingerprint
 from kue.model.job import Completed, Error, Failed, Released, Retried
 from kue.model.job_json import job_detail
@@ -108,6 +109,28 @@ async def test_jobs_are_found_by_state_and_type(
     assert await ids_of(client, type="email") == [waiting, failed]
     assert await ids_of(client, type="email", state="failed") == [failed]
     assert await ids_of(client, type="unheard of") == []
+
+
+async def test_a_search_tells_how_far_it_looked(
+    client: httpx.AsyncClient, q: Kue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "MAX_SCAN", 20)
+    oldest = await add_one(q.store, "email", data={"to": "Ann Smith"})
+    await add_many(q.store, 24, "email")
+    await job_in(q.store, State.COMPLETE, "report")
+    query: dict[str, Any] = {"text": 'smith "ann"', "type": "email"}
+
+    first = (await client.get("/jobs", params=query)).json()
+    query["cursor"] = first["cursor"]
+    second = (await client.get("/jobs", params=query)).json()
+    plain = (await client.get("/jobs", params={"type": "email"})).json()
+
+    assert (first["jobs"], first["looked_at"], first["total"]) == ([], 20, 25)
+    assert [job["id"] for job in second["jobs"]] == [oldest]
+    assert (second["cursor"], second["looked_at"], second["total"]) == (None, 5, 25)
+    assert (plain["looked_at"], plain["total"]) == (None, None)
+    of_state = await client.get("/jobs", params={"text": "x", "state": "complete"})
+    assert (of_state.json()["looked_at"], of_state.json()["total"]) == (1, 1)
 
 
 async def test_a_rare_type_is_on_the_first_page(
@@ -318,6 +341,17 @@ async def test_a_backoff_is_said_in_many_ways(
 
     job = (await client.get(f"/jobs/{added['id']}")).json()
     assert job["backoff"] == stored
+
+
+async def test_a_job_is_added_to_the_queue_that_it_names(
+    client: httpx.AsyncClient,
+) -> None:
+    added = await add(client, {"type": "email", "queue": "bulk"})
+
+    found = (await client.get(f"/jobs/{added['id']}")).json()
+    assert (found["type"], found["name"]) == ("bulk", "email")
+    listed = (await client.get("/jobs", params={"type": "bulk"})).json()
+    assert [job["name"] for job in listed["jobs"]] == ["email"]
 
 
 async def test_a_unique_job_is_added_once(client: httpx.AsyncClient) -> None:

@@ -426,6 +426,7 @@ async def test_a_job_that_is_complete_is_not_made_failed(
 async def test_a_word_that_is_no_state_hides_no_job(
     q: Kue, kue: httpx.AsyncClient
 ) -> None:
+    """U-1: Kue made a state of any word, and the job was in no list any more."""
     job = await q.enqueue("email")
 
     answer = await told(kue, "PUT", f"/job/{job.id}/state/bogus")

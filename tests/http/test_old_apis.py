@@ -89,7 +89,7 @@ async def test_the_token_of_a_run_never_leaves(
 async def test_a_log_is_a_list_of_texts(q: Kue, old: httpx.AsyncClient) -> None:
     job = await q.enqueue("email")
     await job.log("one")
-    await job.log("two", "error")
+    await job.log("two", level="error")
 
     assert await told(old, "GET", f"/job/{job.id}/log") == ["one", "two"]
     assert await told(old, "GET", "/job/99/log") == []

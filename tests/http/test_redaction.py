@@ -431,10 +431,16 @@ async def test_a_search_does_not_find_what_is_hidden(
     client: httpx.AsyncClient, q: Kue
 ) -> None:
     """Else a secret could be guessed letter by letter."""
-    await q.enqueue("email", DATA)
+    job = await q.enqueue("email", DATA)
+    await q.store.log(job.id, [LogLine(f"connected with password={CANARY}")])
     base = str(client.base_url).removesuffix("/api/v1/")
 
-    for text, number in ((CANARY, 0), (CANARY[:3], 0), ("ann", 1)):
+    for text, number in (
+        (CANARY, 0),
+        (CANARY[:3], 0),
+        ("ann", 1),
+        ("connected ANN", 1),
+    ):
         native = await client.get("/jobs", params={"text": text})
         kue = await client.get(f"{base}/kue/job/search", params={"q": text})
         vertx = await client.get(f"{base}/vertx-kue/job/search/{text}")
@@ -467,7 +473,8 @@ async def test_a_guess_that_is_right_is_answered_like_one_that_is_wrong(
         for asked in (right, wrong)
     ]
 
-    assert answers == [{"jobs": [], "cursor": None}] * 2
+    assert answers[0] == answers[1]
+    assert answers[0]["jobs"] == []
 
 
 async def test_a_search_as_of_kue_looks_as_far_whatever_is_hidden(

@@ -73,6 +73,7 @@ async def test_schedules_are_listed_by_name_with_their_times(
         "name": "b",
         "words": "every 10 minutes",
         "type": "email",
+        "queue": None,
         "every": 10 * MINUTE,
         "cron": "",
         "tz": "UTC",
@@ -541,3 +542,19 @@ async def test_the_document_has_both_statuses_of_a_put(
 
     responses = document["paths"]["/schedules/{name}"]["put"]["responses"]
     assert responses["200"]["content"] == responses["201"]["content"]
+
+
+async def test_the_jobs_of_a_schedule_wait_in_the_queue_that_it_names(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    body = {"type": "email", "queue": "bulk", "every": "1d"}
+
+    await client.put("/schedules/nightly", json=body)
+
+    for wanted in ("email", "bulk"):
+        found = (await client.get("/schedules", params={"type": wanted})).json()
+        assert [(one["type"], one["queue"]) for one in found["schedules"]] == [
+            ("email", "bulk")
+        ]
+    job = await (await q.run_schedule("nightly")).refresh()
+    assert (job.name, job.queue) == ("email", "bulk")

@@ -23,9 +23,9 @@ from kue.model.job import (
 )
 from kue.model.retry_policy import (
     ALONE_MS,
+    COMPANY_FACTOR,
     EXPIRED,
     MAX_STALLS,
-    MAX_STALLS_IN_COMPANY,
     TTL_EXCEEDED,
     UNKNOWN_BACKOFF_MS,
     after_cancel,
@@ -346,10 +346,31 @@ def test_the_ttl_of_a_job_that_waits_to_run_alone_costs_no_attempt() -> None:
 def test_a_loss_in_company_fails_a_job_only_after_many(began: str, ms: int) -> None:
     """R-12: nobody knows which of them it was; but it must not go on forever."""
     last = running(stalls=MAX_STALLS, began=began)
-    one_more = running(stalls=MAX_STALLS_IN_COMPANY, began=began)
+    one_more = running(stalls=COMPANY_FACTOR * MAX_STALLS, began=began)
 
     assert isinstance(after_lost_worker(last, 2000 + ms), Stalled)
     assert isinstance(after_lost_worker(one_more, 2000 + ms), Failed)
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_job_with_a_low_limit_of_lost_workers_never_runs_alone(most: int) -> None:
+    spec = Spec(max_attempts=9, max_stalls=most)
+
+    assert isinstance(after_lost_worker(running(stalls=most, spec=spec), NOW), Failed)
+    if most:
+        fewer = running(stalls=most - 1, spec=spec)
+        assert isinstance(after_lost_worker(fewer, NOW), Stalled)
+
+
+def test_a_job_may_survive_more_lost_workers_than_others() -> None:
+    def ending(stalls: int, began: str) -> object:
+        job = running(stalls=stalls, began=began, spec=Spec(max_stalls=5))
+        return after_lost_worker(job, NOW)
+
+    assert isinstance(ending(4, "alone"), Stalled)
+    assert isinstance(ending(5, "alone"), Failed)
+    assert isinstance(ending(14, "beside"), Stalled)
+    assert isinstance(ending(15, "beside"), Failed)
 
 
 def test_a_job_delivered_at_most_once_is_not_repeated_when_its_worker_is_lost() -> None:

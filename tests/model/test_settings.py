@@ -48,6 +48,9 @@ def test_redis_url_is_the_second_choice() -> None:
         ("KUE_BLOCKED", "2s", "blocked", 2_000),
         ("KUE_CAPTURE", "no", "capture", False),
         ("KUE_STRICT_LEASE", "yes", "strict_lease", True),
+        ("KUE_JOB_EVENTS", "no", "job_events", False),
+        ("KUE_MAX_STALLS", "0", "max_stalls", 0),
+        ("KUE_DEAD_LETTER", "dead", "dead_letter", "dead"),
         ("KUE_WEBHOOK_SECRET", "s3", "webhook_secret", "s3"),
     ],
 )

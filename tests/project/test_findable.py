@@ -38,6 +38,8 @@ QUESTIONS = [
     ("where is progress written", "progress", "worker/progress_sender.py"),
     ("where is middleware called", "middleware", "client/hooks.py"),
     ("when does a circuit breaker open", "circuit breaker", "model/circuit.py"),
+    ("which queues does a worker serve", "queues", "model/queue_patterns.py"),
+    ("how does an add fail over", "fail-over", "client/failover_connection.py"),
     ("which environment variables are read", "environment", "model/settings.py"),
     ("where is a request authenticated", "authentication", "http/auth/access.py"),
     ("what is in the audit log", "audit log", "http/security/audit_log.py"),

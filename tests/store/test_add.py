@@ -205,7 +205,7 @@ async def test_a_durable_add_is_stored_confirmed_or_not(store: Store) -> None:
 
 
 async def test_the_engine_reads_its_own_clock_when_none_is_given(store: Store) -> None:
-    """K-8: nobody compares the clocks of two hosts."""
+    """So that nobody compares the clocks of two hosts."""
     before = await store.now()
     [added] = await store.add([draft("email")], producer="p", seq=1)
     after = await store.now()

@@ -24,7 +24,7 @@ BATCH = [
 async def test_the_same_call_again_answers_the_same_and_adds_nothing(
     store: Store,
 ) -> None:
-    """D-24: a producer whose connection broke asks again and nothing is there twice."""
+    """A producer whose connection broke asks again, and nothing is there twice."""
     first = await store.add(BATCH, producer="p", seq=1, now=T0)
     again = await store.add(BATCH, producer="p", seq=1, now=T0 + 1)
 

@@ -115,7 +115,7 @@ async def test_two_operators_at_once_leave_a_job_in_one_state(
 
 
 async def test_a_call_that_is_refused_adds_not_even_a_part(store: Store) -> None:
-    """D-24, U-6: a job is there whole or not at all."""
+    """U-6: a job is there whole or not at all."""
     await store.add([draft("email")], producer="p", seq=2, now=T0)
     before = await store.count()
     with pytest.raises(ValueError, match="at most 500"):
@@ -184,7 +184,7 @@ async def test_upkeep_belongs_to_nobody_and_needs_no_timer(
 
 
 async def test_a_worker_stops_in_good_order(store: Store) -> None:
-    """D-39: it hands back what it has, leaves, and nothing is spent or lost."""
+    """It hands back what it has, leaves, and nothing is spent or lost."""
     ids = await add_many(store, 5)
     jobs = await claim(store, limit=5)
     await store.settle([Outcome(job, Released(reason="stop")) for job in jobs], now=T0)

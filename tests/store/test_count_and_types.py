@@ -29,7 +29,6 @@ async def test_an_empty_store_has_no_types(store: Store) -> None:
 
 
 async def test_types_are_sorted(store: Store) -> None:
-    """U-10: they are kept in a list of their own, not searched for among all keys."""
     names = ["sms", "email", "Zebra", "émail", "a", "10", "9"]
     for name in names:
         await add_one(store, name)

@@ -145,7 +145,7 @@ async def test_words_come_in_the_order_asked_whatever_the_types(store: Store) ->
 
 
 async def test_a_cycle_claims_though_all_it_ends_was_lost(store: Store) -> None:
-    """U-9: one refused ending does not cost the worker its next job."""
+    """One refused ending does not cost the worker its next job."""
     job = await start_one(store)
     await store.remove(RemoveRequest([job.id], force=True), now=T0)
     fresh = await add_one(store)

@@ -233,13 +233,14 @@ async def test_a_removed_job_is_told(store: Store, of_all: bool) -> None:
 async def test_a_job_removed_as_it_completes_is_told_twice_in_order(
     store: Store,
 ) -> None:
-    """D-14: complete, then gone."""
+    """D-14: complete, with the result that is kept nowhere, then gone."""
     job = await start_one(store, remove_on_complete=True)
     async with store.watch([job.id]) as events:
-        await end(store, job, Completed())
+        await end(store, job, Completed({"sent": "a\tb"}))
         heard = await read_until(events, lambda event: event.kind is Kind.REMOVE)
 
     assert kinds(heard) == [Kind.COMPLETE, Kind.REMOVE]
+    assert heard[0].detail == {"result": {"sent": "a\tb"}}
 
 
 async def test_a_pruned_job_is_told_as_removed(store: Store, now: int) -> None:
@@ -331,3 +332,56 @@ async def test_what_was_refused_tells_nothing(store: Store) -> None:
         heard = await story_of(store, events, job.id)
 
     assert heard == []
+
+
+# -- events that are off -----------------------------------------------------
+
+
+@BOTH
+async def test_no_event_of_a_quiet_job_is_published(store: Store, of_all: bool) -> None:
+    """From its first to its last; those of others are."""
+    other = await add_one(store, delay=60)
+    quiet = await add_one(store, attempts=3, events=False, delay=1)
+    async with store.watch(None if of_all else [quiet, other]) as events:
+        await store.move(MoveRequest([quiet], State.WAITING), now=T0)
+        job = await claim_one(store)
+        await store.progress([Progress(quiet, 50, None, job.token)], now=T0)
+        await end(store, job, Retried(OOPS))
+        await store.update([Change(quiet, priority=3)], now=T0)
+        await end(store, await claim_one(store), Failed(OOPS))
+        await store.move(MoveRequest([quiet], State.DELAYED, at=T0 + 9), now=T0)
+        await tend(store, now=T0 + 9)
+        await end(store, await claim_one(store, now=T0 + 9), Completed(), now=T0 + 9)
+        await store.remove(RemoveRequest([quiet]), now=T0 + 9)
+        heard = await story_of(store, events, other, now=T0 + 9)
+
+    assert heard == []
+
+
+async def test_a_quiet_job_that_is_removed_as_it_completes_is_not_published(
+    store: Store,
+) -> None:
+    async with store.watch() as events:
+        await end(
+            store,
+            await start_one(store, events=False, remove_on_complete=True),
+            Completed(1),
+        )
+        cancelled = await add_one(store, events=False)
+        await store.cancel([cancelled], now=T0)
+        await store.clear(None, [State.CANCELLED], now=T0)
+        loud = await add_one(store)
+        heard = await story_of(store, events, loud)
+
+    assert kinds(heard) == [Kind.ENQUEUE]
+
+
+async def test_a_replaced_job_is_quiet_if_the_new_one_is(store: Store) -> None:
+    await add_one(store, unique="k", delay=60)
+    async with store.watch() as events:
+        again = draft("email", unique="k", on_conflict="replace", events=False)
+        [added] = await store.add([again], producer="p", seq=1, now=T0)
+        assert added.replaced
+        heard = await story_of(store, events, await add_one(store))
+
+    assert kinds(heard) == [Kind.ENQUEUE]

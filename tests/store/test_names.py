@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kue.model.draft import draft
 from kue.model.events import Kind
 from kue.model.job import Completed, State
@@ -48,127 +46,119 @@ NAMES = [
     "Ä" * 100,
     "x" * 200,
 ]
-IDS = [f"name-{number}" for number in range(len(NAMES))]
-EACH_NAME = pytest.mark.parametrize("name", NAMES, ids=IDS)
 
 
-@EACH_NAME
-async def test_a_type_may_have_any_name(store: Store, name: str) -> None:
-    job = await start_one(store, name)
-    assert job.type == name
-    await end(store, job, Completed())
-    delayed = await add_one(store, name, delay=1)
-    await tend(store, T0 + 1000)
+async def test_a_type_may_have_any_name(store: Store) -> None:
+    for name in NAMES:
+        job = await start_one(store, name)
+        assert job.type == name
+        await end(store, job, Completed())
+        delayed = await add_one(store, name, delay=1)
+        await tend(store, T0 + 1000)
 
-    assert await store.types() == [name]
-    assert await count_of(store, name) == {State.COMPLETE: 1, State.WAITING: 1}
-    page = await store.page(PageRequest(State.WAITING, name))
-    assert [waiting.id for waiting in page.jobs] == [delayed]
-    found = await store.find(Filter(type=name, state=State.COMPLETE))
-    assert [complete.id for complete in found.jobs] == [job.id]
+        assert name in await store.types()
+        assert await count_of(store, name) == {State.COMPLETE: 1, State.WAITING: 1}
+        page = await store.page(PageRequest(State.WAITING, name))
+        assert [waiting.id for waiting in page.jobs] == [delayed]
+        found = await store.find(Filter(type=name, state=State.COMPLETE))
+        assert [complete.id for complete in found.jobs] == [job.id]
 
 
-@EACH_NAME
 async def test_a_type_of_any_name_can_be_paused_limited_and_cleared(
-    store: Store, name: str
+    store: Store,
 ) -> None:
-    await store.pause(PauseRequest(name), now=T0)
-    await store.limit(name, Limits(concurrency=1), now=T0)
-    await add_one(store, name)
-    await add_one(store, name)
-    assert await claim(store, name) == []
-    assert [pause.type for pause in await store.paused()] == [name]
-    assert await store.limits() == {name: Limits(concurrency=1)}
-    await store.resume(name, now=T0)
+    for name in NAMES:
+        await store.pause(PauseRequest(name), now=T0)
+        await store.limit(name, Limits(concurrency=1), now=T0)
+        await add_one(store, name)
+        await add_one(store, name)
+        assert await claim(store, name) == []
+        assert [pause.type for pause in await store.paused()] == [name]
+        assert (await store.limits())[name] == Limits(concurrency=1)
+        await store.resume(name, now=T0)
 
-    assert len(await claim(store, name)) == 1
-    assert await store.clear(name, [State.WAITING], now=T0) == 1
-
-
-@EACH_NAME
-async def test_a_worker_and_a_lane_may_have_any_name(store: Store, name: str) -> None:
-    await add_one(store)
-    asked = Claim(name, 1)
-    [job] = (
-        await store.claim(ClaimRequest(["email"], 1, worker=name, claim=asked), now=T0)
-    ).jobs
-    assert job.run is not None
-    assert (job.worker, job.run.claim) == (name, f"{name}.1")
-    again = await store.claim(
-        ClaimRequest(["email"], 1, worker=name, claim=asked), now=T0
-    )
-    assert again.jobs == [job]
-
-    assert (await store.renew(RenewRequest(name, runs=[job]), now=T0)).lost == []
-    [worker] = await store.workers(now=T0)
-    assert (worker.name, worker.active) == (name, 1)
-    assert await end(store, job, Completed()) is Result.DONE
-    assert await end(store, job, Completed()) is Result.ALREADY
-    assert (await get_one(store, job.id)).worker == name
+        assert len(await claim(store, name)) == 1
+        assert await store.clear(name, [State.WAITING], now=T0) == 1
 
 
-@EACH_NAME
-async def test_a_lost_worker_may_have_had_any_name(store: Store, name: str) -> None:
-    job = await start_one(store, worker=name)
-    await lose_worker(store, T0)
+async def test_a_worker_and_a_lane_may_have_any_name(store: Store) -> None:
+    for name in NAMES:
+        await add_one(store)
+        asked = Claim(name, 1)
+        request = ClaimRequest(["email"], 1, worker=name, claim=asked)
+        [job] = (await store.claim(request, now=T0)).jobs
+        assert job.run is not None
+        assert (job.worker, job.run.claim) == (name, f"{name}.1")
+        assert (await store.claim(request, now=T0)).jobs == [job]
 
-    error = (await get_one(store, job.id)).error
-    assert error is not None
-    assert name in error.message
-
-
-@EACH_NAME
-async def test_a_unique_key_and_a_producer_may_have_any_name(
-    store: Store, name: str
-) -> None:
-    [first] = await store.add(
-        [draft("email", unique=name)], producer=name, seq=1, now=T0
-    )
-    [again] = await store.add(
-        [draft("email", unique=name)], producer=name, seq=2, now=T0
-    )
-
-    assert again == first._replace(new=False)
-    assert (await get_one(store, first.id)).unique == name
-    await store.cancel([first.id], now=T0)
-    [fresh] = await add(store, [draft("email", unique=name)])
-    assert fresh.new
+        assert (await store.renew(RenewRequest(name, runs=[job]), now=T0)).lost == []
+        workers = {worker.name: worker for worker in await store.workers(now=T0)}
+        assert workers[name].active == 1
+        assert await end(store, job, Completed()) is Result.DONE
+        assert await end(store, job, Completed()) is Result.ALREADY
+        assert (await get_one(store, job.id)).worker == name
 
 
-@EACH_NAME
-async def test_a_group_may_have_any_name(store: Store, name: str) -> None:
+async def test_a_lost_worker_may_have_had_any_name(store: Store) -> None:
+    for name in NAMES:
+        job = await start_one(store, name, worker=name)
+        await lose_worker(store, T0)
+
+        error = (await get_one(store, job.id)).error
+        assert error is not None
+        assert name in error.message
+
+
+async def test_a_unique_key_and_a_producer_may_have_any_name(store: Store) -> None:
+    for name in NAMES:
+        [first] = await store.add(
+            [draft("email", unique=name)], producer=name, seq=1, now=T0
+        )
+        [again] = await store.add(
+            [draft("email", unique=name)], producer=name, seq=2, now=T0
+        )
+
+        assert again == first._replace(new=False)
+        assert (await get_one(store, first.id)).unique == name
+        await store.cancel([first.id], now=T0)
+        [fresh] = await add(store, [draft("email", unique=name)])
+        assert fresh.new
+
+
+async def test_a_group_may_have_any_name(store: Store) -> None:
     await store.limit("email", Limits(per_key=1), now=T0)
-    first = await add_one(store, group=name)
-    second = await add_one(store, group=name)
-    job = await claim_one(store)
-    assert (job.id, job.group) == (first, name)
-    assert await claim_ids(store) == []
-    await end(store, job, Completed())
+    for name in NAMES:
+        first = await add_one(store, group=name)
+        second = await add_one(store, group=name)
+        job = await claim_one(store)
+        assert (job.id, job.group) == (first, name)
+        assert await claim_ids(store) == []
+        await end(store, job, Completed())
 
-    assert await claim_ids(store) == [second]
-
-
-@EACH_NAME
-async def test_tags_meta_and_reasons_may_say_anything(store: Store, name: str) -> None:
-    job_id = await add_one(store, tags=[name], meta={name: name})
-    await store.cancel([job_id], reason=name, now=T0)
-
-    job = await get_one(store, job_id)
-    assert (job.tags, job.spec.meta) == ((name,), {name: name})
-    assert job.history[-1].reason == name
-    found = await store.find(Filter(tag=name))
-    assert [match.id for match in found.jobs] == [job_id]
+        assert await claim_ids(store) == [second]
 
 
-@EACH_NAME
-async def test_events_tell_any_name_as_it_is(store: Store, name: str) -> None:
-    async with store.watch() as events:
-        job_id = await add_one(store, name)
+async def test_tags_meta_and_reasons_may_say_anything(store: Store) -> None:
+    for name in NAMES:
+        job_id = await add_one(store, tags=[name], meta={name: name})
         await store.cancel([job_id], reason=name, now=T0)
-        heard = await read_until(events, lambda event: event.kind is Kind.CANCELLED)
 
-    assert [event.type for event in heard] == [name, name]
-    assert heard[-1].detail == {"reason": name}
+        job = await get_one(store, job_id)
+        assert (job.tags, job.spec.meta) == ((name,), {name: name})
+        assert job.history[-1].reason == name
+        found = await store.find(Filter(tag=name))
+        assert [match.id for match in found.jobs] == [job_id]
+
+
+async def test_events_tell_any_name_as_it_is(store: Store) -> None:
+    for name in NAMES:
+        async with store.watch() as events:
+            job_id = await add_one(store, name)
+            await store.cancel([job_id], reason=name, now=T0)
+            heard = await read_until(events, lambda event: event.kind is Kind.CANCELLED)
+
+        assert [event.type for event in heard] == [name, name]
+        assert heard[-1].detail == {"reason": name}
 
 
 async def test_all_these_names_live_side_by_side(store: Store) -> None:

@@ -94,7 +94,7 @@ def same(one: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize("value", AWKWARD, ids=lambda value: f"{value!r:.20}")
 async def test_awkward_data_comes_back_as_it_was(store: Store, value: Any) -> None:
-    """K-7: no value is a marker for something else."""
+    """No value is a marker for something else."""
     job = await start_one(store, data=value)
     assert same(job.data, value)
 

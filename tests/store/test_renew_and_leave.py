@@ -176,7 +176,7 @@ async def test_a_beat_says_nothing_of_other_workers(store: Store) -> None:
 async def test_what_a_leaving_worker_still_runs_is_taken_back_at_once(
     store: Store,
 ) -> None:
-    """D-39: a worker that stops leaves nothing to wait for its lease."""
+    """A worker that stops leaves nothing to wait for its lease."""
     jobs = [await start_one(store, type) for type in TYPES]
     await tend(store, T0)
     await store.leave("w1", now=T0 + SECOND)

@@ -7,6 +7,7 @@ from kue.model.job import Cancelled, Completed, Failed, Released, Retried, Stall
 from kue.store.contract import Store
 from kue.store.values import RemoveRequest, Stat
 from tests.support.jobs import (
+    DAY,
     MINUTE,
     OOPS,
     T0,
@@ -129,3 +130,34 @@ async def test_counts_outlive_the_jobs(store: Store) -> None:
     await tend(store, T0 + MINUTE)
 
     assert await stats(store) == [Stat(NOW, "email", added=1)]
+
+
+async def test_the_work_time_is_that_of_all_successful_runs(store: Store) -> None:
+    """D-13: counted with the ending, once, and of no failed run."""
+    job = await start_one(store, attempts=2)
+    await end(store, job, Retried(OOPS), now=T0 + 100)
+    again = await claim_one(store, now=T0 + 200)
+    for _ in range(2):
+        await end(store, again, Completed(), now=T0 + 230)
+    job = await start_one(store, "sms", now=T0 + 300)
+    await end(store, job, Failed(OOPS), now=T0 + 350)
+    job = await start_one(store, "sms", now=T0 + 400)
+    await end(store, job, Completed(), now=T0 + 405)
+
+    assert await store.work_time(now=T0 + 405) == 35
+
+
+async def test_the_work_time_counts_each_minute_once(store: Store) -> None:
+    """Also those that are no longer kept as minutes."""
+    for minute in (0, 10, 70):
+        at = T0 + minute * MINUTE
+        job = await start_one(store, now=at)
+        await end(store, job, Completed(), now=at + 40)
+        await tend(store, now=at + 3 * MINUTE)
+        await tend(store, now=at + 4 * MINUTE)
+    far = T0 + 400 * DAY
+    await tend(store, now=far)
+    job = await start_one(store, now=far)
+    await end(store, job, Completed(), now=far + 7)
+
+    assert await store.work_time(now=far + 7) == 127

@@ -204,7 +204,7 @@ async def test_one_pass_sees_to_everything(store: Store) -> None:
 
 
 async def test_a_damaged_clock_of_a_caller_moves_nothing(store: Store) -> None:
-    """K-8: with no time given the engine's own clock decides, not the caller's."""
+    """With no time given the engine's own clock decides."""
     [added] = await add(store, [draft("email", delay=60)], now=await store.now())
 
     assert (await store.tend()).promoted == 0

@@ -179,7 +179,7 @@ async def test_removing_a_job_on_complete_frees_its_key(store: Store) -> None:
 
 @pytest.mark.parametrize("state", [*UNFINISHED, *FINISHED])
 async def test_removing_a_job_by_hand_frees_its_key(store: Store, state: State) -> None:
-    """K-5: no key is blocked for ever by a job that is gone."""
+    """No key is blocked forever by a job that is gone."""
     holder = await job_in(store, state, unique="k", unique_for="1h")
     await store.remove(RemoveRequest([holder], force=True), now=T0)
 
@@ -187,7 +187,7 @@ async def test_removing_a_job_by_hand_frees_its_key(store: Store, state: State) 
 
 
 async def test_a_job_that_expired_no_longer_holds_its_key(store: Store) -> None:
-    """K-5: nor by one that never ran."""
+    """Nor by one that never ran."""
     await add_one(store, unique="k", expires="1m")
     await tend(store, T0 + MINUTE + 1)
 

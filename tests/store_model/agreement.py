@@ -11,7 +11,15 @@ import msgspec
 from kue.model.job import Job, State
 from kue.model.named_limits import StoredLimit
 from kue.model.schedule import Schedule
-from kue.store.values import Errors, Filter, Limits, PageRequest, Pause, WorkerStatus
+from kue.store.values import (
+    Errors,
+    Failure,
+    Filter,
+    Limits,
+    PageRequest,
+    Pause,
+    WorkerStatus,
+)
 from tests.store_model.both import Both
 from tests.store_model.entry import Entry
 from tests.store_model.model import Model
@@ -48,6 +56,7 @@ class Seen(NamedTuple):
     types: list[str]
     workers: list[WorkerStatus]
     errors: Errors
+    failures: list[Failure]
 
 
 async def _look(both: Both) -> Seen:
@@ -63,6 +72,7 @@ async def _look(both: Both) -> Seen:
         types = group.create_task(store.types())
         workers = group.create_task(store.workers(now=both.now))
         errors = group.create_task(store.errors())
+        failures = group.create_task(store.failures())
     return Seen(
         jobs.result(),
         counts.result(),
@@ -73,6 +83,7 @@ async def _look(both: Both) -> Seen:
         types.result(),
         workers.result(),
         errors.result(),
+        failures.result(),
     )
 
 
@@ -101,6 +112,8 @@ def _compare_jobs(both: Both, seen: Seen) -> None:
     marks = Counter((entry.type, entry.history[-1].fingerprint) for entry in failed)
     groups = seen.errors.groups
     same({(one.type, one.fingerprint): one.count for one in groups}, dict(marks))
+    same({*seen.failures}, both.model.failures)
+    same(len(seen.failures), len(both.model.failures))
 
 
 def _compare_job(both: Both, job: Job, entry: Entry) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from kue.aio.event_loop import new_event_loop
 from kue.model.events import Event, Kind
+from kue.model.failure_rule import FailureRule
 from kue.model.job import Draft, Job, State
 from kue.model.named_limits import LimitRule, StoredLimit
 from kue.model.payload import JSON
@@ -89,6 +90,8 @@ class Both:
         self.first_id = 1
         self._moments: set[int] = set()
         self._runner = asyncio.Runner(loop_factory=new_event_loop)
+        # Every failure is to be noted.
+        self.ask(store.set_failure_rule(None, FailureRule(hooks=True)))
         self.ear: Ear | None = None
         if listens:
             self.ear = self.ask(Ear.open(store))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kue.model.job import MAX_HISTORY, Attempt, Draft, Job, State
+from kue.model.job import MAX_HISTORY, Attempt, Draft, Job, State, last_progress
 from kue.model.payload import JSON
 from kue.model.steps import MAX_SUSPENSIONS
 from kue.store.codec import encode_json
@@ -137,6 +137,9 @@ class Entry:
     def view(self) -> Job:
         """Return what a reader of the store must see, but for `Job.held`."""
         draft = self.draft
+        progress, data = self.progress, self.progress_data
+        if self.state.is_final:
+            progress, data = last_progress(self.state, self.history[-MAX_HISTORY:])
         spec = msgspec.structs.replace(
             draft.spec,
             data=self.data,
@@ -163,8 +166,8 @@ class Entry:
             promote_at=self.promote_at if self.state is State.DELAYED else None,
             token=self.token,
             stalls=self.stalls,
-            progress=100 if self.state is State.COMPLETE else self.progress,
-            progress_data=self.progress_data,
+            progress=progress,
+            progress_data=data,
             cancelling=self.cancelling,
             rank=self.rank if self.state is State.WAITING else 0,
             history=tuple(self.history[-MAX_HISTORY:]),

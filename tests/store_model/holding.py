@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kue.model import retry_policy
 from kue.model.job import State
 from kue.store.values import Limits, Pause
 from tests.store_model.entry import Entry
@@ -61,7 +60,7 @@ class Holding(Ranking):
             if room[entry.type] == 0:
                 continue
             if entry.is_past_its_life(now):
-                self.fail_expired(entry, retry_policy.EXPIRED, now)
+                self.fail_expired(entry, now)
             elif self._group_is_full(entry, groups) or self._is_full(entry, named):
                 entry.is_held = entry.may_be_held = True
             else:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from kue.model import retry_policy
 from kue.model.events import Event, Kind
 from kue.model.fingerprint import fingerprint
-from kue.model.job import Attempt, Error, State
+from kue.model.job import MAX_HISTORY, Attempt, Error, State
+from kue.store.values import Failure
 from tests.store_model.entry import Entry
 
 MINUTE_MS = 60_000
@@ -32,6 +34,8 @@ class Ledger:
         self.counters: Counter[tuple[int, str, str]] = Counter()
         #: Types with work that a waiter must be woken for.
         self.owed: set[str] = set()
+        #: Jobs that failed, each time: all of them are to be reported.
+        self.failures: set[Failure] = set()
 
     # -- reading ---------------------------------------------------------------
 
@@ -139,13 +143,17 @@ class Ledger:
         entry.parents.clear()
         self.stop(entry)
         self.free_key(entry, now)
+        if state is State.FAILED:
+            self.failures.add(Failure(entry.id, entry.type, now, line.token))
         self._tell_end(entry, state, line, now)
         self.tell_children(entry, state, now)
 
     def _tell_end(self, entry: Entry, state: State, line: Attempt, now: int) -> None:
         match state:
             case State.COMPLETE:
-                self.tell(Kind.COMPLETE, entry, now)
+                is_removed = entry.draft.spec.remove_on_complete
+                detail = {"result": line.result} if is_removed else {}
+                self.tell(Kind.COMPLETE, entry, now, **detail)
                 self.count("complete", entry, now)
             case State.FAILED:
                 self.tell(Kind.FAILED, entry, now, **shown(line.error))
@@ -153,7 +161,8 @@ class Ledger:
             case _:
                 self.tell(Kind.CANCELLED, entry, now, reason=line.reason)
 
-    def fail_expired(self, entry: Entry, error: Error, now: int) -> None:
+    def fail_expired(self, entry: Entry, now: int) -> None:
+        error = retry_policy.after_expiry(entry.history[-MAX_HISTORY:]).error
         line = Attempt(
             token="",
             at=now,

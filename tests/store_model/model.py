@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 
 from kue.model import retry_policy
 from kue.model.job import Job, State
+from kue.model.search_text import LOG_LINES, missing
 from kue.model.settings import Keep
 from kue.store.values import (
     Filter,
@@ -104,7 +105,7 @@ class Model(Scheduling):
         runs = self._robbed(lost)
         for entry in runs:
             ending = retry_policy.after_lost_worker(entry.view(), now)
-            self.end_run(entry, ending, now, "lease")
+            self.end_overdue(entry, ending, now, "lease")
         for name in lost:
             self.workers[name].is_lost, self.workers[name].info = True, None
         return len(runs)
@@ -113,7 +114,7 @@ class Model(Scheduling):
         runs = self._silent(now)
         for entry in runs:
             ending = retry_policy.after_ttl(entry.view(), now)
-            self.end_run(entry, ending, now, "ttl")
+            self.end_overdue(entry, ending, now, "ttl")
         return len(runs)
 
     def _expire(self, now: int) -> int:
@@ -124,7 +125,7 @@ class Model(Scheduling):
             if entry.is_past_its_life(now)
         ]
         for entry in late:
-            self.fail_expired(entry, retry_policy.EXPIRED, now)
+            self.fail_expired(entry, now)
         return len(late)
 
     def _prune(self, keep: Keep | None, now: int, gone: Collection[int]) -> int:
@@ -171,8 +172,14 @@ class Model(Scheduling):
 
     def find(self, wanted: Filter) -> list[Job]:
         return [
-            job for job in self.page(wanted.state, wanted.type) if wanted.matches(job)
+            job
+            for job in self.page(wanted.state, wanted.type)
+            if wanted.suits(job) and not missing(wanted.terms, self._texts(wanted, job))
         ]
+
+    def _texts(self, wanted: Filter, job: Job) -> list[str]:
+        lines = self.jobs[job.id].log[-LOG_LINES:]
+        return [*wanted.texts_of(job), *(line.text for line in lines)]
 
     def counts(self) -> dict[str, dict[State, int]]:
         return {

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from kue.model import retry_policy
 from kue.model.events import Kind
 from kue.model.fingerprint import fingerprint
@@ -18,11 +20,13 @@ from kue.model.job import (
     Ending,
     Failed,
     Job,
+    Reached,
     Released,
     Retried,
     Run,
     Stalled,
     State,
+    with_progress,
 )
 from kue.model.names import quote
 from kue.model.payload import JSON
@@ -39,6 +43,7 @@ from kue.store.values import (
     Progress,
     Reply,
     Result,
+    error_line_of,
 )
 from tests.store_model.entry import Entry
 from tests.store_model.ledger import SOME_REASON, shown
@@ -289,6 +294,14 @@ class Running(Capped):
         worker = self.workers.get(Run.read(entry.token).worker)
         return worker is None or worker.deadline <= now
 
+    def end_overdue(self, entry: Entry, ending: Ending, now: int, taken: str) -> None:
+        """End a run as maintenance does: with its progress, its error in the log."""
+        line = error_line_of(Outcome(entry.view(), ending))
+        if line is not None:
+            self.log(entry.id, [line], now)
+        ending = with_progress(ending, entry.progress, entry.progress_data)
+        self.end_run(entry, ending, now, taken)
+
     def end_run(self, entry: Entry, ending: Ending, now: int, taken: str = "") -> None:
         token = entry.token
         run = Run.read(token)
@@ -490,5 +503,17 @@ def line_of(token: str, now: int, ending: Ending, taken: str) -> Attempt:
         reason=getattr(ending, "reason", ""),
         suspended=getattr(ending, "suspended", "") or "",
         taken=taken,
+        progress=_reached(ending),
         fingerprint=fingerprint(ending.error) if isinstance(ending, Failed) else "",
+    )
+
+
+def _reached(ending: Ending) -> Reached | None:
+    """Return the progress of an ending as it is read again."""
+    if ending.progress is msgspec.UNSET:
+        return None
+    data = ending.progress.data
+    return Reached(
+        ending.progress.percent,
+        msgspec.json.decode(data) if isinstance(data, msgspec.Raw) else data,
     )

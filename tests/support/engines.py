@@ -36,7 +36,8 @@ class Engine:
 
 
 def engine_at(name: str, url: str, *, shards: int = 1) -> Engine:
-    """Return the engine at *url*, with a prefix nobody else has."""
-    prefix = f"test-{uuid.uuid4().hex[:12]}"
+    """Return the engine at *url*; on a Redis, with a prefix nobody else has."""
+    is_file = url.startswith("sqlite:")
+    prefix = None if is_file else f"test-{uuid.uuid4().hex[:12]}"
     loaded = settings.load(environ={}, url=url, prefix=prefix, budget=BUDGET)
     return Engine(name, loaded, shards)

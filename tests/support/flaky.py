@@ -28,6 +28,7 @@ class Wire:
         self.is_cut = False
         self._lose: Counter[str] = Counter()
         self._gates: dict[str, asyncio.Event] = {}
+        self._held: dict[str, asyncio.Event] = {}
         self._broken: frozenset[str] = frozenset()
         self._spoiled: dict[str, Exception] = {}
         self._answered: Counter[str] = Counter()
@@ -54,6 +55,11 @@ class Wire:
         """Keep calls of *verb* from going out until the event returned is set."""
         self._gates[verb] = asyncio.Event()
         return self._gates[verb]
+
+    def hold_reply(self, verb: str) -> asyncio.Event:
+        """Keep replies to *verb* from coming back until the event returned is set."""
+        self._held[verb] = asyncio.Event()
+        return self._held[verb]
 
     def times(self, verb: str) -> int:
         """Return how often *verb* was called."""
@@ -119,6 +125,8 @@ class Wire:
         if name in self._spoiled:
             raise self._spoiled[name]
         reply = await verb(*args, **given)
+        if name in self._held:
+            await self._held[name].wait()
         if self._lose[name] > 0:
             self._lose[name] -= 1
             raise StoreUnavailable("the reply was lost")

@@ -37,6 +37,15 @@ async def test_start_and_complete_are_told_with_the_job(q: Kue, bus: EventBus) -
     assert (await started.next())["address_id"] == job.address_id
 
 
+async def test_a_job_is_subscribed_to_before_it_is_saved(q: Kue, bus: EventBus) -> None:
+    builder, enqueued = q.create_job("email"), Heard()
+    on_job(bus, "enqueue", builder, enqueued)
+
+    job = await builder.save()
+
+    assert (await enqueued.next())["id"] == job.id
+
+
 async def test_at_the_queue_an_event_comes_with_the_job_and_what_else_there_is(
     q: Kue, bus: EventBus
 ) -> None:
@@ -193,13 +202,14 @@ async def test_a_job_that_goes_when_it_is_complete_is_told_complete_then_gone(
 
     run = await start(q, job)
     await heard.hears(2)
-    await end(q.store, run, Completed(), now=await q.now())
+    await end(q.store, run, Completed({"sent": 1}), now=await q.now())
 
     told = {each["event"]: each["body"] for each in await heard.hears(4)}
     assert list(told) == ["enqueue", "start", "complete", "remove"]
     assert told["complete"] == {
         "address_id": job.address_id,
         "id": job.id,
+        "result": {"sent": 1},
         "state": "COMPLETE",
         "type": "email",
     }

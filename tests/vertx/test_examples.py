@@ -36,6 +36,8 @@ async def run(name: str, url: list[str], folder: Path) -> list[str]:
     }
     # A busy machine would be told of as a handler that holds the loop.
     known["KUE_BLOCKED"] = "0s"
+    if url:
+        known["KUE_PREFIX"] = f"example-{uuid.uuid4().hex[:8]}"
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-W",
@@ -43,7 +45,7 @@ async def run(name: str, url: list[str], folder: Path) -> list[str]:
         str(EXAMPLES / name),
         *url,
         cwd=folder,
-        env=known | {"KUE_PREFIX": f"example-{uuid.uuid4().hex[:8]}"},
+        env=known,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -67,7 +67,7 @@ def raise_it(kind: str) -> Never:
 
 def speak() -> str:
     job = kue.current_job()
-    job.log("by hand", "warning")
+    job.log("by hand", level="warning")
     logging.getLogger("app").error("by logging")
     print("by print")  # noqa: T201 - that is the point
     job.progress(1, 4, {"page": 1})
@@ -80,6 +80,17 @@ def beget(path: str) -> None:
     Path(path).write_text(f"{os.getpid()} {child.pid}")
     while True:
         time.sleep(1)
+
+
+def outstay(tidies: bool) -> str:
+    """Run until a soft timeout; return then, or let it end the run."""
+    try:
+        while True:
+            time.sleep(0.01)
+    except kue.SoftTimeout:
+        if not tidies:
+            raise
+        return "tidied"
 
 
 def too_much() -> str:

@@ -45,7 +45,7 @@ def run_of(attempt: int = 1, timeout: int = 0) -> ActiveRun:
         spec=Spec(max_attempts=3, backoff=Fixed(500), timeout=timeout),
         token=f"{STARTED}000:{STARTED}:{attempt}:w1:lane.1",
     )
-    return ActiveRun(job, cast("RunServices", Silent()), lambda run: None)
+    return ActiveRun(job, cast("RunServices", Silent()), cast("Any", None))
 
 
 async def ending_of(exc: BaseException, run: ActiveRun | None = None) -> Any:

@@ -74,7 +74,7 @@ async def test_lines_know_their_attempt_and_exceptions_their_stack(q: Kue) -> No
         await worked(q, job)
 
     lines = await job.logs()
-    assert [line.attempt for line in lines] == [1, 2]
+    assert [line.attempt for line in lines] == [1, 1, 2, 2]
     assert lines[0].text.startswith("attempt 1\nTraceback")
     assert lines[0].text.endswith("ValueError: oops")
 

@@ -79,6 +79,35 @@ async def test_an_outcome_is_kept_until_the_store_is_back(q: Kue, wire: Wire) ->
     assert (await handle.refresh()).attempts == 1
 
 
+async def test_an_error_while_a_failure_is_recorded_costs_the_worker_no_slot(
+    q: Kue, wire: Wire
+) -> None:
+    """U-9: the only slot takes the next job, and the failure is recorded."""
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @q.process("email", 1)
+    async def handler(job: ActiveJob) -> object:
+        started.set()
+        await release.wait()
+        if job.data == "bad":
+            raise ValueError("oops")
+        return job.data
+
+    bad = await q.enqueue("email", "bad")
+    async with q.work():
+        await started.wait()
+        wire.spoil("cycle", StoreCorrupt("damaged"))
+        wire.spoil("settle", StoreCorrupt("damaged"))
+        tried = wire.times("cycle")
+        release.set()
+        await wire.until_called("cycle", tried + 2)
+        wire.mend()
+        good = await q.enqueue("email", "good")
+        assert await good.result(timeout=PATIENCE_SECONDS) == "good"
+
+    assert (await bad.refresh()).state is State.FAILED
+
+
 async def test_an_outage_is_one_line_at_its_beginning_and_one_at_its_end(
     q: Kue, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:

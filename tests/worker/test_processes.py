@@ -232,6 +232,17 @@ async def test_a_child_past_its_timeout_is_killed_with_what_it_started(
         await until(lambda: not any(is_running(pid) for pid in pids))
 
 
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+async def test_a_soft_timeout_is_raised_in_the_child(q: Kue) -> None:
+    task = apart(q, child_tasks.outstay, soft_timeout=0.1, timeout="60s", attempts=1)
+    tidy, not_tidy = await task.enqueue(True), await task.enqueue(False)
+
+    async with q.work():
+        assert await tidy.result(timeout=PATIENCE_SECONDS) == "tidied"
+        with pytest.raises(JobFailed, match="SoftTimeout"):
+            await not_tidy.result(timeout=PATIENCE_SECONDS)
+
+
 async def test_a_cancelled_child_is_killed(q: Kue, tmp_path: Path) -> None:
     path = tmp_path / "pids"
     task = apart(q, child_tasks.beget)

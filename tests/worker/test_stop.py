@@ -57,6 +57,7 @@ async def test_what_runs_may_end_and_nothing_more_is_begun(q: Kue, gate: Gate) -
 
 
 async def test_what_outlasts_the_grace_is_handed_back(q: Kue, gate: Gate) -> None:
+    """D-39: a worker that stops abandons neither a running job nor a claim."""
     handle = await q.enqueue("email")
 
     async with q.work(grace=0.05):

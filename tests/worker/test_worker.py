@@ -94,6 +94,29 @@ def test_a_handler_must_be_something_to_call() -> None:
         Kue("memory://").process("email", 3, "send")  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda: None,
+        lambda job, ctx, done, more: None,
+        lambda job, *, done: None,
+    ],
+)
+def test_a_handler_that_cannot_be_called_is_refused(handler: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"\(job\), \(job, done\) or \(job, ctx, done\)"
+    ):
+        Kue("memory://").process("email", handler)
+
+
+def test_further_parameters_of_a_handler_may_be_optional() -> None:
+    q = Kue("memory://")
+
+    q.process("one", lambda job, retries=3: None)
+    q.process("two", lambda *args: None)
+    q.process("three", lambda job=None: None)
+
+
 async def test_there_must_be_something_to_work_on(q: Kue) -> None:
     with pytest.raises(ConfigError, match=r"register a handler with @q\.task"):
         await q.run()
@@ -152,6 +175,36 @@ async def test_no_more_than_n_run_or_are_claimed_at_once(q: Kue, wire: Wire) -> 
 
     assert most == 3
     assert max(args[1].limit for name, args, _ in wire.calls if name == "cycle") == 2
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_handler_pauses_its_type_in_its_worker(
+    q: Kue, wire: Wire, is_async: bool
+) -> None:
+    lane: list[Any] = []
+
+    def handler(job: ActiveJob, ctx: Any, done: Any) -> None:
+        lane.append(ctx)
+        ctx.pause()
+        done(None, job.data)
+
+    async def async_handler(job: ActiveJob, ctx: Any, done: Any) -> None:
+        handler(job, ctx, done)
+
+    q.process("email", async_handler if is_async else handler)
+    q.process("report", echo)
+    async with q.work():
+        first = await q.enqueue("email", 1)
+        assert await first.result(timeout=PATIENCE_SECONDS) == 1
+        second = await q.enqueue("email", 2)
+        # Heartbeats do not end the pause, and other types go on.
+        await wire.until_answered("renew", wire.times("renew") + 2)
+        other = await q.enqueue("report", 3)
+        assert await other.result(timeout=PATIENCE_SECONDS) == 3
+        assert (await second.refresh()).state is State.WAITING
+
+        lane[0].resume()
+        assert await second.result(timeout=PATIENCE_SECONDS) == 2
 
 
 async def test_types_without_a_handler_are_left_alone(q: Kue) -> None:
@@ -234,7 +287,7 @@ async def test_a_released_job_comes_back_without_having_spent_an_attempt(
 async def test_what_a_run_logs_is_kept_with_its_attempt(q: Kue) -> None:
     @q.process("email")
     async def handler(job: ActiveJob) -> None:
-        await job.log(f"try {job.attempt}", level="warning")
+        await job.log("try %d", job.attempt, level="warning")
         if job.attempt == 1:
             raise ValueError("oops")
 
@@ -242,8 +295,11 @@ async def test_what_a_run_logs_is_kept_with_its_attempt(q: Kue) -> None:
     await worked(q, handle)
 
     lines = await handle.logs()
-    assert [(line.text, line.attempt) for line in lines] == [("try 1", 1), ("try 2", 2)]
-    assert {line.level for line in lines} == {"warning"}
+    assert [(line.text, line.level, line.attempt) for line in lines] == [
+        ("try 1", "warning", 1),
+        ("ValueError: oops", "error", 1),
+        ("try 2", "warning", 2),
+    ]
 
 
 async def test_progress_can_be_seen_while_the_job_runs(q: Kue, wire: Wire) -> None:

@@ -19,17 +19,20 @@ import asyncio
 import logging
 import random
 import time
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import StoreError, StoreFull, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+#: Called with what failed, and its error.
+OnError: TypeAlias = Callable[[str, Exception], None]
 
 #: Pauses grow from the first to the longest, in seconds.  A worker must be back within
 #: two seconds of its store, so the longest is short.
@@ -45,12 +48,19 @@ class StoreRetry:
     Repeats calls until they succeed, and reports the outage or trouble they meet.
 
     *max_bugs* is how many bugs in a row `persist` tolerates; None for any number, which
-    are logged once a minute.
+    are logged once a minute.  *on_error* is called with what is logged.
     """
 
-    def __init__(self, store_name: str, *, max_bugs: int | None = None) -> None:
+    def __init__(
+        self,
+        store_name: str,
+        *,
+        max_bugs: int | None = None,
+        on_error: OnError | None = None,
+    ) -> None:
         self._store_name = store_name
         self._max_bugs = max_bugs
+        self.on_error = on_error
         self._began = 0.0
         #: Callers that found the store away and have not succeeded since.
         self._waiting: set[str] = set()
@@ -143,6 +153,7 @@ class StoreRetry:
             logger.warning(
                 "%s does not answer, trying until it does: %s", self._store_name, exc
             )
+            self._notify(caller, exc)
         self._waiting.add(caller)
 
     def _report(self, caller: str, exc: Exception) -> None:
@@ -150,14 +161,17 @@ class StoreRetry:
         self._troubled.pop(caller, None)
         self._troubled[caller] = f"{type(exc).__name__}: {exc}"[:MAX_TROUBLE]
         if self._max_bugs is None or isinstance(exc, StoreError):
-            self._log.error(
+            is_logged = self._log.error(
                 "%s: %s failed and is repeated until it succeeds (failing: %s)",
                 self._store_name,
                 caller,
                 self.trouble,
                 exc=exc,
             )
+            if is_logged:
+                self._notify(caller, exc)
         else:
+            self._notify(caller, exc)
             logger.error(
                 "%s: %s failed because of a bug; the worker stops after %d in a row",
                 self._store_name,
@@ -165,6 +179,10 @@ class StoreRetry:
                 self._max_bugs,
                 exc_info=exc,
             )
+
+    def _notify(self, caller: str, exc: Exception) -> None:
+        if self.on_error is not None:
+            self.on_error(caller, exc)
 
 
 def _pause(failures: int) -> float:

@@ -22,10 +22,12 @@ class ThrottledLog:
 
     def error(
         self, message: str, *args: object, exc: BaseException | None = None
-    ) -> None:
-        """Log *message* with the traceback of *exc*, unless it is too soon."""
-        if self._is_time():
+    ) -> bool:
+        """Log *message* with the traceback of *exc*; return False if it is too soon."""
+        is_time = self._is_time()
+        if is_time:
             self._logger.error(message, *args, exc_info=exc)
+        return is_time
 
     def warning(self, message: str, *args: object) -> None:
         """Log *message* without a traceback, unless it is too soon."""

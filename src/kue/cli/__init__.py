@@ -26,8 +26,9 @@ __all__ = ["main"]
 
 #: Each is in the module of the same name.
 COMMANDS = (
-    *("alert", "bench", "bus", "circuit", "completion", "dashboard", "demo", "doctor"),
-    *("failed", "job", "limit", "queue", "schedule", "tag", "token", "top", "up"),
+    *("alert", "bench", "bus", "circuit", "completion", "connections", "dashboard"),
+    *("demo", "doctor", "failed", "job", "limit", "queue", "run", "schedule", "tag"),
+    *("token", "top", "up"),
     *("user", "worker", "workers"),
 )
 

@@ -15,6 +15,7 @@ from kue.cli.audit import note_command
 from kue.cli.output.console import EXIT_CODES, REFUSED
 from kue.client.queue import Kue
 from kue.model import settings
+from kue.model.connections import connections
 from kue.model.errors import ConfigError
 from kue.store import scheme_of
 from kue.store.sqlite.file_url import FileLocation
@@ -26,12 +27,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: The function of a command, which is passed a queue and the parameters.
 QueueFunction = Callable[..., Awaitable[int | None]]
 
-#: Where the URL is in the metadata of a context.
+#: Where the URL is in the metadata of a context, and the name of a connection.
 URL_KEY = "kue.url"
+CONNECTION_KEY = "kue.connection"
 
 
 def url_option(command: F) -> F:
-    """Add ``--url`` to a group or command; the innermost value counts."""
+    """Add ``--url`` and ``--connection``; those of the innermost command count."""
+    named = click.option(
+        "--connection",
+        "connection_option",
+        callback=_remember_connection,
+        expose_value=False,
+        metavar="NAME",
+        help="The queue of this name in $KUE_CONNECTIONS, instead of --url.",
+    )
+    return named(_url_option(command))
+
+
+def _url_option(command: F) -> F:
     return click.option(
         "--url",
         # doctor has an argument named "url".
@@ -67,7 +81,8 @@ def command(function: Callable[..., int | None]) -> click.Command:
     """Make a command of *function*, with ``--url`` as its last option."""
     name = function.__name__.rstrip("_")
     made = click.command(name, epilog=EXIT_CODES)(url_option(function))
-    made.params.append(made.params.pop(0))
+    # The options of the queue come last.
+    made.params = [*made.params[2:], *reversed(made.params[:2])]
     return made
 
 
@@ -81,7 +96,7 @@ def _with_queue(
             refuse_missing_file(config.url)
 
         async def call_with_queue() -> int | None:
-            async with Kue(config.url) as q:
+            async with Kue(config) as q:
                 try:
                     code = await function(q, *args, **given)
                 except asyncio.CancelledError:
@@ -107,10 +122,16 @@ adds = functools.partial(_with_queue, creates=True)
 
 
 def settings_here(url: str | None = None, **given: Any) -> Settings:
-    """Return the settings of the queue at *url*, or else of the one of ``--url``."""
-    if url is None:
-        url = click.get_current_context().meta.get(URL_KEY)
-    return settings.load(url=url, **given)
+    """
+    Return the settings of the queue at *url*, or else of the one that was asked for.
+
+    That is the one of ``--url`` or ``--connection``, whichever is nearer to the end of
+    the command line.
+    """
+    asked = click.get_current_context().meta
+    if url is None and CONNECTION_KEY in asked:
+        return connections.settings(asked[CONNECTION_KEY], **given)
+    return settings.load(url=url or asked.get(URL_KEY), **given)
 
 
 def refuse_missing_file(url: str) -> None:
@@ -135,4 +156,13 @@ def as_usage_error() -> Iterator[None]:
 def _remember(context: click.Context, _param: click.Parameter, value: Any) -> None:
     if value is not None:
         # Shared by a group's context and those of its commands.
+        context.meta.pop(CONNECTION_KEY, None)
         context.meta[URL_KEY] = value
+
+
+def _remember_connection(
+    context: click.Context, _param: click.Parameter, value: Any
+) -> None:
+    if value is not None:
+        context.meta.pop(URL_KEY, None)
+        context.meta[CONNECTION_KEY] = value

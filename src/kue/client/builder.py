@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from kue.client.handle import JobHandle, added_handle
+from kue.client.subscriptions import Callback, Callbacks, kind_of
 from kue.model import unique_options
 from kue.model.errors import JobError
 
@@ -19,19 +22,42 @@ if TYPE_CHECKING:
     from kue.model.payload import JSON
 
 
+#: Options that can be changed once a job is saved.
+UPDATABLE = frozenset({"priority", "attempts", "tags", "meta"})
+
+
 class BaseJobBuilder:
     """Options of a job that is not saved yet, checked as they are given."""
 
     def __init__(self, connection: Connection, type: str, data: JSON) -> None:
         self._connection = connection
+        self._type = type
         self._options: dict[str, Any] = {}
-        self._saved: int | None = None
+        self._saved: JobHandle[Any] | None = None
+        #: What was changed since.
+        self._changed: set[str] = set()
+        self._callbacks = Callbacks()
         self._draft = connection.draft(type, data, {})
 
     @property
     def draft(self) -> Draft:
         """The job as it would be saved now."""
         return self._draft
+
+    @property
+    def type(self) -> str:
+        return self._type
+
+    @property
+    def address_id(self) -> str:
+        """The UUID of the job, chosen when first read: to subscribe on the bus with."""
+        if self._draft.spec.address_id is None:
+            self._set(address_id=str(uuid.uuid4()))
+        return cast("str", self._draft.spec.address_id)
+
+    def queue(self, name: str) -> Self:
+        """Wait in the queue *name* instead of the one that is named like the type."""
+        return self._set(queue=name)
 
     def priority(self, level: PriorityGiven) -> Self:
         """Run before jobs of a higher number; "high" is -10, "normal" 0, "low" 10."""
@@ -72,12 +98,20 @@ class BaseJobBuilder:
         """Cancel a run that takes longer."""
         return self._set(timeout=timeout)
 
+    def soft_timeout(self, timeout: Duration) -> Self:
+        """Ask the handler of a run that takes longer to stop, so that it cleans up."""
+        return self._set(soft_timeout=timeout)
+
+    def max_stalls(self, number: int) -> Self:
+        """Fail the job once more than *number* workers were lost while they ran it."""
+        return self._set(max_stalls=number)
+
     def expires(self, expires: Duration) -> Self:
         """Fail the job if it was not started *expires* after it was saved."""
         return self._set(expires=expires)
 
     def remove_on_complete(self, remove: bool = True) -> Self:
-        """Remove the job as soon as it succeeded; its result is not kept."""
+        """Remove the job once it succeeded; who waits for its result receives it."""
         return self._set(remove_on_complete=remove)
 
     def unique(
@@ -151,30 +185,73 @@ class BaseJobBuilder:
         """Attach texts that travel with the job, such as a trace context."""
         return self._set(meta=meta)
 
+    def events(self, publish: bool = True) -> Self:
+        """Publish events of the job, or none: then it has no listeners."""
+        return self._set(events=publish)
+
+    def on(self, event: str, callback: Callback) -> Self:
+        """
+        Call *callback* with each such event of the job, from its first one on.
+
+        Removed once the job has ended; ``off`` of the saved job's handle removes it
+        before.
+
+        Raises:
+            ValueError: There is no such event; the message lists those there are.
+        """
+        self._refuse_if_saved("listeners")
+        self._callbacks.add(kind_of(event), callback)
+        return self
+
     async def _save(self, connection: Connection, *, durable: bool) -> JobHandle[Any]:
-        self._refuse_if_saved()
+        if self._saved is not None:
+            await self._update(self._saved)
+            return self._saved
+        add = partial(self._add, connection, durable=durable)
+        if not self._callbacks:
+            return await add()
+        if self._draft.spec.quiet:
+            raise ValueError(
+                f"events of this {self.type!r} job are off, so its listeners would "
+                "never be called; switch them on with .events(True)"
+            )
+        self._callbacks.on_error = connection.errors.report
+        return await connection.job_listeners.save(self._callbacks, add)
+
+    async def _add(self, connection: Connection, *, durable: bool) -> JobHandle[Any]:
         added = await connection.add(self._draft, durable=durable)
-        self._saved = added.id
-        return added_handle(connection, self._draft.type, added)
+        self._saved = added_handle(connection, self._draft.type, added)
+        return self._saved
+
+    async def _update(self, handle: JobHandle[Any]) -> None:
+        """Store what was changed since the job was saved."""
+        changes = {name: self._options[name] for name in self._changed}
+        if changes:
+            await handle.update(**changes)
+        self._changed.clear()
 
     def _set_key(self, **options: Any) -> Self:
         """Set the unique key; what an earlier call has set about one is dropped."""
         return self._set(**dict.fromkeys(unique_options.NAMES) | options)
 
     def _set(self, **options: Any) -> Self:
-        self._refuse_if_saved()
+        if not options.keys() <= UPDATABLE:
+            self._refuse_if_saved(", ".join(options))
         merged = self._options | options
-        draft, data = self._draft, self._draft.spec.data
-        self._draft = self._connection.draft(draft.type, data, merged)
+        data = self._draft.spec.data
+        self._draft = self._connection.draft(self._type, data, merged)
         self._options = merged
+        if self._saved is not None:
+            self._changed.update(options)
         return self
 
-    def _refuse_if_saved(self) -> None:
+    def _refuse_if_saved(self, what: str) -> None:
         if self._saved is not None:
             raise JobError(
-                self._saved,
-                f"this job was saved as job {self._saved}; change that one with "
-                "update(), or begin another with create_job()",
+                self._saved.id,
+                f"this job was saved as job {self._saved.id}, and its {what} cannot "
+                f"be changed any more, only its {', '.join(sorted(UPDATABLE))}; "
+                "begin another with create_job()",
             )
 
 
@@ -191,10 +268,11 @@ class JobBuilder(BaseJobBuilder):
         """
         Store the job and return its handle.
 
-        With *durable* it returns only when the store's replicas have it, too.
+        With *durable* it returns only when the store's replicas have it, too.  A job
+        that was saved is updated: priority, attempts, tags and meta can be changed.
 
         Raises:
-            JobError: It was saved before.
+            JobNotFound: It was saved, and has been removed since.
             DuplicateJob: Another job has its unique key, and it is to be rejected.
             StoreFull, StoreUnavailable, DurabilityUnknown: see there.
         """

@@ -122,7 +122,7 @@ class BulkEnqueue:
         return chunk
 
     async def _add(self, chunk: list[Draft]) -> list[Added]:
-        return await self.connection.batcher.add_batch(chunk, durable=self.durable)
+        return await self.connection.add_batch(chunk, durable=self.durable)
 
     def _record(self, chunk: list[Draft], added: list[Added]) -> None:
         self._handles += (

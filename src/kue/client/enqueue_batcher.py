@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kue.aio.coalesced_calls import CoalescedCalls
 from kue.client.backpressure import add_when_room
+from kue.model.errors import StoreUnavailable
 from kue.store.batches import bytes_of_draft
 from kue.store.values import MAX_BATCH, MAX_CALL_BYTES, REFUSED, Added
 
@@ -105,7 +106,12 @@ class EnqueueBatcher:
         if REFUSED not in added:
             return added
         add_again = partial(self._add_batch, durable=durable)
-        return await add_when_room(self._store, drafts, added, add_again)
+        try:
+            return await add_when_room(self._store, drafts, added, add_again)
+        except StoreUnavailable as exc:
+            # Those that were not refused were added.
+            exc.is_unknown = True
+            raise
 
     async def _add_batch(
         self, drafts: Sequence[Draft], *, durable: bool = False

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Callable,
         Collection,
         Iterable,
+        Mapping,
     )
     from datetime import datetime
 
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
     from kue.model.steps import JobSteps
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+#: How often a job whose events are off is read until it has ended.
+QUIET_SECONDS = 0.5
 
 
 class JobHandle(Generic[T_co]):
@@ -149,8 +154,9 @@ class JobHandle(Generic[T_co]):
         """
         Wait until the job has ended and return its result.
 
-        The store notifies us; nothing is polled.  A job with ``remove_on_complete``
-        leaves no result: this returns None, or raises JobNotFound if it ended before.
+        The store notifies us; nothing is polled.  The result of a job with
+        ``remove_on_complete`` is only sent to those who wait: if it ended before, this
+        raises JobNotFound.
 
         Raises:
             JobFailed, JobCancelled: It ended that way.
@@ -178,7 +184,7 @@ class JobHandle(Generic[T_co]):
             if job is None:
                 # It ended, and remove_on_complete left nothing to read.
                 if event.kind is Kind.COMPLETE:
-                    return cast("T_co", None)
+                    return self._converted(event.detail.get("result"))
                 raise JobNotFound(self.id)
             # It may have been requeued before we read it.
             if job.state.is_final:
@@ -190,10 +196,13 @@ class JobHandle(Generic[T_co]):
             raise JobFailed(job.id, error.kind, error.message)
         if job.state is State.CANCELLED:
             raise JobCancelled(job.id, _reason(job))
+        return self._converted(job.result)
+
+    def _converted(self, result: JSON) -> T_co:
         if self._reader is None:
             # The creator of the handle declared that its result is JSON.
-            return cast("T_co", job.result)
-        return self._reader(job.result)
+            return cast("T_co", result)
+        return self._reader(result)
 
     # -- events ----------------------------------------------------------------
 
@@ -215,6 +224,10 @@ class JobHandle(Generic[T_co]):
         async with self._connection.store.watch([self.id]) as events:
             # Read only after subscribing: an earlier end was not sent to us.
             job = await self.refresh()
+            while job.spec.quiet and not job.state.is_final:
+                # Its end is not published.
+                await asyncio.sleep(QUIET_SECONDS)
+                job = await self.refresh()
             if ended := _final_event(job):
                 yield ended, job
                 return
@@ -243,7 +256,7 @@ class JobHandle(Generic[T_co]):
         """
         kind = kind_of(event)
         if self._callbacks is None:
-            self._callbacks = Callbacks()
+            self._callbacks = Callbacks(self._connection.errors.report)
             self._connection.background.start(
                 self._listen(self._callbacks), f"kue listeners of job {self.id}"
             )
@@ -256,6 +269,21 @@ class JobHandle(Generic[T_co]):
         if self._callbacks is not None:
             self._callbacks.remove(kind, callback)
         return self
+
+    async def _notify(self, event: Event) -> None:
+        """Call the callbacks for this event; after the last one they are removed."""
+        callbacks = self._callbacks
+        if event.kind.is_final:
+            self._callbacks = None
+        if callbacks is not None:
+            await callbacks.notify(event)
+
+    async def _end_event(self) -> Event | None:
+        """Return the event of its end, ``remove`` if it is gone; None before."""
+        try:
+            return _final_event(await self.refresh())
+        except JobNotFound:
+            return await self._removed()
 
     async def _listen(self, callbacks: Callbacks) -> None:
         caller = f"listeners of job {self.id}"
@@ -270,16 +298,18 @@ class JobHandle(Generic[T_co]):
                 self._connection.store_retry.recover(caller)
                 await callbacks.notify(event)
         except JobNotFound:
-            now = await self._connection.store.now()
-            gone = Event(kind=Kind.REMOVE, job_id=self.id, type=self.type, at=now)
-            await callbacks.notify(gone)
+            await callbacks.notify(await self._removed())
+
+    async def _removed(self) -> Event:
+        now = await self._connection.store.now()
+        return Event(kind=Kind.REMOVE, job_id=self.id, type=self.type, at=now)
 
     # -- progress and log ------------------------------------------------------
 
-    async def log(self, text: object, level: str = "info") -> None:
-        """Add a line to the job's log, whatever its state."""
+    async def log(self, text: object, *args: object, level: str = "info") -> None:
+        """Add a line to the job's log, whatever its state; *args* fill its %s."""
         attempt = self._job.attempts if self._job else 0
-        line = progress_module.line(text, level, attempt=attempt)
+        line = progress_module.line(text, *args, level=level, attempt=attempt)
         word = await self._connection.store.log(
             self.id, [line], created_at=self._created_at
         )
@@ -337,14 +367,36 @@ class JobHandle(Generic[T_co]):
         priority: PriorityGiven | msgspec.UnsetType = msgspec.UNSET,
         tags: Iterable[str] | msgspec.UnsetType = msgspec.UNSET,
         attempts: AttemptsGiven | msgspec.UnsetType = msgspec.UNSET,
+        meta: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:
-        """Change what is given; a run in progress keeps the data it started with."""
+        """
+        Change what is given; a run in progress keeps the data it started with.
+
+        Fields of *meta* are set, and those not named stay.
+        """
         every = {"data": data, "priority": priority, "tags": tags, "attempts": attempts}
+        every["meta"] = meta
         given = {
             key: value for key, value in every.items() if value is not msgspec.UNSET
         }
         word = await self._change(given, ExpectedState(self._created_at))
         check(self.id, word, wanted="be changed")
+
+    async def set(self, key: str, value: str) -> None:
+        """
+        Set a further field of the job, which is kept with it: its ``meta``.
+
+        Text; all fields together have at most 8 KiB.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+            BadPayload: There is too much of it.
+        """
+        await self.update(meta={key: value})
+
+    async def get(self, key: str) -> str | None:
+        """Return a further field of the job as it is now; None if it was never set."""
+        return (await self.refresh()).spec.meta.get(key)
 
     async def _change(self, given: dict[str, Any], seen: ExpectedState) -> Result:
         options = {name: value for name, value in given.items() if name != "data"}
@@ -356,6 +408,7 @@ class JobHandle(Generic[T_co]):
             priority=valid.priority if "priority" in given else msgspec.UNSET,
             tags=spec.tags if "tags" in given else msgspec.UNSET,
             max_attempts=spec.max_attempts if "attempts" in given else msgspec.UNSET,
+            meta=spec.meta if "meta" in given else msgspec.UNSET,
             seen=seen,
         )
         [word] = await self._connection.store.update([change])
@@ -502,7 +555,7 @@ def added_handle(
 ) -> JobHandle[T_co]:
     """Return the handle of a job that was just added."""
     return JobHandle(
-        connection,
+        connection.home_of(added),
         added.id,
         type,
         created_at=added.created_at,

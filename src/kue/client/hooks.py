@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kue.aio.callbacks import awaited
-from kue.model.job import Error, Failed, Job
+from kue.model.job import Error, Job
 from kue.model.payload import JSON
 
 if TYPE_CHECKING:
     from kue.aio.tasks import BackgroundTasks
+    from kue.client.failover_connection import FailedOver
     from kue.model.alerts import AlertNotice
-    from kue.store.values import Outcome
     from kue.worker.active_job import ActiveJob
 
 CallNext: TypeAlias = Callable[[Any], Awaitable[JSON]]
@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 #: May be a coroutine function.
 Hook: TypeAlias = Callable[[], Awaitable[object] | object]
 FailureHook: TypeAlias = Callable[[Job, Error], Awaitable[object] | object]
+FailoverHook: TypeAlias = Callable[["FailedOver"], Awaitable[object] | object]
 AlertHook: TypeAlias = Callable[["AlertNotice"], Awaitable[object] | object]
 
 
@@ -48,6 +49,7 @@ class Hooks:
         self.shutdown: list[Hook] = []
         self.failure: list[FailureHook] = []
         self.alert: list[AlertHook] = []
+        self.failover: list[FailoverHook] = []
 
     async def start(self) -> None:
         """Call the start-up hooks; one that raises keeps the worker from starting."""
@@ -62,18 +64,24 @@ class Hooks:
             except Exception:
                 logger.exception("shutdown hook %r raised", hook)
 
-    def notify_failure(self, calls: BackgroundTasks, outcome: Outcome) -> None:
-        """Call the failure hooks in one of *calls*, if the job failed for good."""
-        if isinstance(outcome.ending, Failed):
-            call = self._call_on_failure(outcome.job, outcome.ending.error)
-            calls.start(call, f"kue failure {outcome.job.id}")
-
     def notify_alerts(
         self, calls: BackgroundTasks, notices: Sequence[AlertNotice]
     ) -> None:
         """Call the alert hooks in one of *calls*, in the order of the reports."""
         if self.alert:
             calls.start(self._call_on_alert(notices), "kue alert")
+
+    def notify_failover(self, calls: BackgroundTasks, switch: FailedOver) -> None:
+        """Call the fail-over hooks in one of *calls*."""
+        if self.failover:
+            calls.start(self._call_on_failover(switch), "kue failover hooks")
+
+    async def _call_on_failover(self, switch: FailedOver) -> None:
+        for hook in self.failover:
+            try:
+                await awaited(hook(switch))
+            except Exception:
+                logger.exception("fail-over hook %r raised", hook)
 
     async def _call_on_alert(self, notices: Sequence[AlertNotice]) -> None:
         for notice in notices:
@@ -82,12 +90,3 @@ class Hooks:
                     await awaited(hook(notice))
                 except Exception:
                     logger.exception("alert hook %r raised", hook)
-
-    async def _call_on_failure(self, job: Job, error: Error) -> None:
-        for hook in self.failure:
-            try:
-                await awaited(hook(job, error))
-            except Exception:
-                logger.exception(
-                    "failure hook %r raised", hook, extra={"job_id": job.id}
-                )

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from kue.client.handle import JobHandle
+from kue.model.duration import Duration, milliseconds
 from kue.model.errors import JobNotFound
 from kue.model.job import State
 from kue.store.values import (
@@ -143,10 +144,27 @@ class Queries:
         """Return every type that ever had a job, sorted."""
         return await self._connection.store.types()
 
-    async def work_time(self) -> int:
-        """Return how long runs of the last 24 hours took, all together, in ms."""
-        minute = await self._connection.store.now() // 60_000
-        stats = await self._connection.store.stats(minute - STATS_MINUTES, minute)
+    async def work_time(self, within: Duration | None = None) -> int:
+        """
+        Return how long all successful runs ever took, all together, in ms.
+
+        With *within*, at most a day, it is the time of runs that ended in these last
+        minutes, failed ones included.
+
+        Raises:
+            ValueError: *within* is longer than a day: add up `hours`.
+        """
+        store = self._connection.store
+        if within is None:
+            return await store.work_time()
+        minutes = -(-milliseconds(within, field="within") // 60_000)
+        if minutes > STATS_MINUTES:
+            raise ValueError(
+                f"within must be at most {STATS_MINUTES // 60} hours, not {within!r}; "
+                "for more, add up run_ms of q.hours(…)"
+            )
+        minute = await store.now() // 60_000
+        stats = await store.stats(minute - minutes, minute)
         return sum(stat.run_ms for stat in stats)
 
     async def stats(self, since: int, until: int) -> list[Stat]:
@@ -252,14 +270,15 @@ class Queries:
         """
         Return jobs that match everything given.
 
-        *text* is searched in the data, *error* in the last error, ignoring case;
-        *worker* runs the job or ran it last; *fingerprint* is that of a group of
-        `errors`; *data* maps paths to values, such as ``{"user.id": 42}``;
-        *since* and *until* are creation times in Unix ms; *accept* is called with
-        each job that matches so far.
+        *text* is words in the data, the last error or the newest 100 lines of the log,
+        in any order, ignoring case; ``'"two words"'`` is a phrase.  *error* is the same
+        in the last error alone.  *worker* runs the job or ran it last; *fingerprint* is
+        that of a group of `errors`; *data* maps paths to values, such as
+        ``{"user.id": 42}``; *since* and *until* are creation times in Unix ms; *accept*
+        is called with each job that matches all of that but the words of *text*.
 
-        Scans no more than about *scan* jobs: a page may be short, even empty, and
-        still have a cursor.
+        Looks at no more than *scan* jobs, and about 32 MiB of them: a page may be
+        short, even empty, and still have a cursor.  `Page.looked_at` is how many.
         """
         return await self._connection.store.find(
             Filter(state=None if state is None else state_of(state), **filters),

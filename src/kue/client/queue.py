@@ -6,6 +6,7 @@ import asyncio
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from kue.client import inline_connection
 from kue.client.admin import QueueAdmin
 from kue.client.alerts import Alerts
 from kue.client.builder import JobBuilder
@@ -13,8 +14,12 @@ from kue.client.bulk_actions import BulkActions
 from kue.client.bulk_enqueue import BulkEnqueue, drafts
 from kue.client.circuits import Circuits
 from kue.client.connection import Connection
+from kue.client.connections import connect
+from kue.client.failover_connection import FailoverConnection
+from kue.client.failures import Failures
 from kue.client.handle import JobHandle, added_handle
 from kue.client.hooks import Hooks
+from kue.client.inline_connection import InlineConnection
 from kue.client.queries import Queries
 from kue.client.registration_methods import Registration
 from kue.client.registry import HandlerRegistry
@@ -23,8 +28,10 @@ from kue.client.subscriptions import QUEUE_PREFIX, Callback, kind_of
 from kue.client.sync import SyncKue
 from kue.client.worker_runner import RunMethods
 from kue.model import settings as settings_
+from kue.model.connections import FAILOVER
 from kue.model.events import Event, Kind
-from kue.store import store_for
+from kue.model.settings import Settings
+from kue.store import PRIVATE, scheme_of, store_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -32,7 +39,6 @@ if TYPE_CHECKING:
     from kue.client.bulk_enqueue import OnAdded
     from kue.model.job import Draft
     from kue.model.payload import JSON
-    from kue.model.settings import Settings
     from kue.store.contract import Store
     from kue.worker import Worker
 
@@ -41,6 +47,7 @@ class Kue(
     Queries,
     QueueAdmin,
     Circuits,
+    Failures,
     Schedules,
     Alerts,
     BulkActions,
@@ -55,7 +62,8 @@ class Kue(
     done, or use it as an async context manager.
 
     Args:
-        url: Where jobs are kept; else $KUE_URL, $REDIS_URL, or ``./kue.db``.
+        url: Where jobs are kept; else $KUE_URL, $REDIS_URL, or ``./kue.db``.  Or all
+            settings, ready-made.
         store: A custom store instead of the one the URL names.
         settings: See `kue.model.settings.Settings`; each has a KUE_* variable.
 
@@ -64,18 +72,28 @@ class Kue(
     """
 
     def __init__(
-        self, url: str | None = None, *, store: Store | None = None, **settings: Any
+        self,
+        url: str | Settings | None = None,
+        *,
+        store: Store | None = None,
+        **settings: Any,
     ) -> None:
-        known = settings_.load(url=url, **settings)
-        self._connection = Connection(store or store_for(known), known)
+        if isinstance(url, Settings):
+            known = url
+        else:
+            known = settings_.load(url=url, **settings)
+        #: The name by which `kue.connect` knows it.
+        self.connection_name: str | None = None
         self._is_given = store is not None
         self._handlers = HandlerRegistry()
         self._hooks = Hooks()
+        self._connection = self._connect(store, known)
         self._workers: set[Worker] = set()
         self._sync = SyncKue(self)
 
     def __repr__(self) -> str:
-        return f"<Kue on {self._connection.store.name}>"
+        name = f" {self.connection_name}" if self.connection_name else ""
+        return f"<Kue{name} on {self._connection.store.name}>"
 
     @property
     def settings(self) -> Settings:
@@ -89,7 +107,7 @@ class Kue(
     @property
     def is_shared(self) -> bool:
         """Whether another process that has its settings sees the same jobs."""
-        return not self._is_given and not self.settings.url.startswith("memory:")
+        return not self._is_given and scheme_of(self.settings.url) not in PRIVATE
 
     @property
     def sync(self) -> SyncKue:
@@ -109,10 +127,43 @@ class Kue(
     def _twin(self) -> Kue:
         """Return the same queue for another event loop: handlers are shared."""
         twin = copy(self)
-        twin._connection = Connection(self._connection.store.twin(), self.settings)
+        twin._connection = self._connection.twin()
         twin._workers = set()
         twin._sync = SyncKue(twin)
         return twin
+
+    def _connect(self, store: Store | None, settings: Settings) -> Connection:
+        if not self._is_given and scheme_of(settings.url) == FAILOVER:
+            return FailoverConnection.of(settings.url, self._hooks)
+        store = store or store_for(settings)
+        if settings.url == inline_connection.URL:
+            return InlineConnection(store, settings, self._handlers, self._hooks)
+        return Connection(store, settings)
+
+    def on_connection(self, name: str) -> Kue:
+        """
+        Return the same queue, with all its handlers and hooks, on another connection.
+
+        It shares the store of ``kue.connect(name)``.  Tasks go on to add their jobs to
+        the queue that they were registered with.
+
+        Raises:
+            ConfigError: There is no such connection, or it is not defined well.
+        """
+        other = connect(name)
+        queue = copy(self)
+        queue.connection_name, queue._is_given = name, other._is_given
+        queue._connection = queue._connect(other.store, other.settings)
+        queue._workers = set()
+        queue._sync = SyncKue(queue)
+        return queue
+
+    @property
+    def members(self) -> list[Kue]:
+        """The same queue on each connection of a fail-over; empty for all others."""
+        if not isinstance(self._connection, FailoverConnection):
+            return []
+        return [self.on_connection(one.name) for one in self._connection.members]
 
     async def open(self) -> str:
         """
@@ -172,7 +223,7 @@ class Kue(
         connection = self._connection
         draft = connection.draft(type, data, options)
         added = await connection.add(draft, durable=durable)
-        return added_handle(connection, type, added)
+        return added_handle(connection, draft.type, added)
 
     async def enqueue_many(
         self,
@@ -206,13 +257,17 @@ class Kue(
 
         Every subscriber receives every event.  A callback may be a coroutine function;
         one that raises is logged and disturbs no other.  "alert" is reported by every
-        process that checks thresholds: see `alert`.
+        process that checks thresholds: see `alert`.  "error" is every failed run, and
+        what fails in this process where nobody awaits it: calls that workers and
+        subscriptions repeat until the store can answer them, and listeners that raise.
 
         Raises:
             ValueError: There is no such event; the message lists those there are.
         """
         if event == Kind.ALERT:
             self._connection.alert_events.on(callback)
+        elif event == Kind.ERROR:
+            self._connection.errors.on(callback)
         else:
             kind = kind_of(event, prefix=QUEUE_PREFIX)
             self._connection.subscriptions.on(kind, callback)
@@ -222,6 +277,8 @@ class Kue(
         """Unregister *callback*, or with None all callbacks of *event*."""
         if event == Kind.ALERT:
             self._connection.alert_events.off(callback)
+        elif event == Kind.ERROR:
+            self._connection.errors.off(callback)
         else:
             kind = kind_of(event, prefix=QUEUE_PREFIX)
             self._connection.subscriptions.off(kind, callback)

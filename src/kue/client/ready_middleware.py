@@ -12,6 +12,7 @@ from kue.client.exception_kinds import (
     as_tuple,
     check_kinds,
     is_one_of,
+    is_steering,
     summary,
 )
 from kue.model.duration import Duration, milliseconds
@@ -128,6 +129,29 @@ def fail_on(*kinds: type[Exception]) -> Middleware:
     return fail
 
 
+def retry_on(*kinds: type[Exception]) -> Middleware:
+    """
+    Fail a job at once unless its run raises one of *kinds*, which is tried again.
+
+    Only errors that the handler raises are compared: a timeout, a lost worker and
+    `kue.Retry` are retried in any case.  Classes are compared as by `fail_on`.
+
+    Raises:
+        TypeError: One of *kinds* is not a class of exceptions.
+    """
+    check_kinds(kinds, "retry_on")
+
+    async def fail_others(job: ActiveJob, call_next: CallNext) -> JSON:
+        try:
+            return await call_next(job)
+        except Exception as exc:
+            if is_one_of(exc, kinds) or is_steering(exc):
+                raise
+            raise Fail from exc
+
+    return fail_others
+
+
 def not_counted(*kinds: type[Exception], delay: Duration | None = None) -> Middleware:
     """
     Release a job when its run raises one of *kinds*: no attempt is spent.
@@ -158,10 +182,13 @@ def not_counted(*kinds: type[Exception], delay: Duration | None = None) -> Middl
 
 
 def for_errors(
-    failing: ExceptionKinds, uncounted: ExceptionKinds
+    failing: ExceptionKinds, retried: ExceptionKinds, uncounted: ExceptionKinds
 ) -> tuple[Middleware, ...]:
-    """Return the middleware of the task options *fail_on* and *not_counted*."""
+    """Return the middleware of the options *fail_on*, *retry_on* and *not_counted*."""
     made = []
+    if retried:
+        # What is not counted is released before.
+        made.append(retry_on(*as_tuple(retried)))
     if uncounted:
         made.append(not_counted(*as_tuple(uncounted)))
     # The innermost, which decides first.

@@ -19,7 +19,7 @@ from typing import (
 from kue.aio.callbacks import is_async
 from kue.client.alert_registration import AlertRegistration
 from kue.client.declared_schedules import module_of
-from kue.client.hooks import FailureHook, Hook, Hooks, Middleware
+from kue.client.hooks import FailoverHook, FailureHook, Hook, Hooks, Middleware
 from kue.client.ready_middleware import for_errors
 from kue.client.registry import HandlerRegistry, HandlerSettings
 from kue.client.schedule_registration import ScheduleRegistration
@@ -29,7 +29,7 @@ from kue.model.arguments import Arguments
 from kue.model.backoff import exponential
 from kue.model.options import JobOptions
 from kue.worker.active_job import ActiveJob
-from kue.worker.handler_adapters import Execution, in_thread, takes_done, with_done
+from kue.worker.handler_adapters import Execution, arguments_taken, in_thread, with_done
 
 if TYPE_CHECKING:
     from kue.client.exception_kinds import ExceptionKinds
@@ -43,6 +43,7 @@ H = TypeVar("H", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
 Startup = TypeVar("Startup", bound=Hook)
 Failure = TypeVar("Failure", bound=FailureHook)
+Switched = TypeVar("Switched", bound=FailoverHook)
 
 #: Tasks are retried by default; jobs of `create_job` are not.
 TASK_DEFAULTS: dict[str, Any] = {
@@ -60,7 +61,10 @@ class TaskOptions(JobOptions, total=False):
     weight: int
     middleware: Sequence[Middleware]
     fail_on: ExceptionKinds
+    retry_on: ExceptionKinds
     not_counted: ExceptionKinds
+    on_failure: FailureHook | None
+    dead_letter: str | None
     uses: Sequence[Resource[Any]]
     limits: Sequence[TaskLimit]
 
@@ -142,7 +146,13 @@ class Registration(ScheduleRegistration, AlertRegistration):
             weight: Its share of a worker's slots when there are not enough.
             middleware: Around its runs, inside the queue's own middleware.
             fail_on: Exceptions that fail a job at once; see `kue.fail_on`.
+            retry_on: The only exceptions after which a job is tried again; see
+                `kue.retry_on`.
             not_counted: Exceptions that spend no attempt; see `kue.not_counted`.
+            on_failure: Called with job and error when a job failed for good, before
+                the hooks of the queue; see `on_failure`.
+            dead_letter: Forward failed jobs to this type; "" for nowhere, whatever
+                the queue's own setting is.
             uses: Resources that must be open, and fresh, when it runs.
             limits: Rates and concurrency of its jobs in all workers together, by key
                 or shared with other tasks; see `kue.rate` and `kue.concurrency`.
@@ -164,7 +174,10 @@ class Registration(ScheduleRegistration, AlertRegistration):
         weight: int = 1,
         middleware: Sequence[Middleware] = (),
         fail_on: ExceptionKinds = (),
+        retry_on: ExceptionKinds = (),
         not_counted: ExceptionKinds = (),
+        on_failure: FailureHook | None = None,
+        dead_letter: str | None = None,
         uses: Sequence[Resource[Any]] = (),
         limits: Sequence[TaskLimit] = (),
         **options: Any,
@@ -192,8 +205,11 @@ class Registration(ScheduleRegistration, AlertRegistration):
                 execution=where,
                 slots=concurrency,
                 weight=weight,
-                middleware=(*middleware, *for_errors(fail_on, not_counted)),
+                middleware=(*middleware, *for_errors(fail_on, retry_on, not_counted)),
                 uses=tuple(uses),
+                queue=options.get("queue"),
+                on_failure=() if on_failure is None else (on_failure,),
+                dead_letter=dead_letter,
             )
         )
         return task
@@ -217,15 +233,17 @@ class Registration(ScheduleRegistration, AlertRegistration):
         Handle jobs of *type* with ``handler(job)``, up to *n* at once.
 
         A coroutine function runs on the event loop, a plain one in a thread.  Kue's
-        form ``handler(job, done)`` works too: it ends with ``done(error, result)``.
-        This only registers the handler; `run` and `work` call it.  Also a decorator::
+        forms ``handler(job, done)`` and ``handler(job, ctx, done)`` work, too: they end
+        with ``done(error, result)``, and ``ctx.pause()`` and ``ctx.resume()`` are for
+        jobs of the type in this worker.  This only registers the handler; `run` and
+        `work` call it.  Also a decorator::
 
             @q.process("email", 20)
             async def send(job): ...
 
         Raises:
             ValueError: *n* is not positive, or the type has a handler.
-            TypeError: The handler cannot be called.
+            TypeError: The handler cannot be called with any of these.
         """
         return self._processing(type, n, handler, is_blocking=False)
 
@@ -278,8 +296,9 @@ class Registration(ScheduleRegistration, AlertRegistration):
         self._handlers.modules.add(module_of(handler))
         where = "loop" if is_async(handler) else "thread"
         adapted: Any = handler
-        if takes_done(handler):
-            adapted = with_done(handler)
+        number = arguments_taken(handler)
+        if number > 1:
+            adapted = with_done(handler, takes_ctx=number > 2)
         elif where == "thread":
             adapted = in_thread(handler)
         self._handlers.add(
@@ -349,11 +368,22 @@ class Registration(ScheduleRegistration, AlertRegistration):
 
     def on_failure(self, hook: Failure) -> Failure:
         """
-        Call ``hook(job, error)`` when a job that ran here failed for good.
+        Call ``hook(job, error)`` when a job of this program's types failed for good.
 
-        Called once the store has recorded it.  Jobs whose worker was lost, or that
-        expired before they ran, fail elsewhere: ``q.on("job_failed", …)`` receives
-        those, too.
+        Whatever the cause (an exception, a timeout, its ttl, it expired, its worker was
+        lost), and whichever process noticed: each failure is one call, in one of the
+        workers that have the hook.  The call is a job of the type ``kue.failure``, so
+        it survives crashes, and a hook that raises is called again, up to 5 times.
         """
         self._hooks.failure.append(hook)
+        return hook
+
+    def on_failover(self, hook: Switched) -> Switched:
+        """
+        Call ``hook(switch)`` when a fail-over connection adds jobs to another store.
+
+        Called in every process that adds jobs, with the names of the connections before
+        and now, and the reason; also when an earlier one is back.
+        """
+        self._hooks.failover.append(hook)
         return hook

@@ -17,7 +17,7 @@ from kue.aio.loop_calls import running
 from kue.model.events import Event, Kind
 
 if TYPE_CHECKING:
-    from kue.aio.retry import StoreRetry
+    from kue.aio.retry import OnError, StoreRetry
     from kue.aio.tasks import BackgroundTasks
     from kue.store.contract import Store
 
@@ -48,8 +48,10 @@ def kind_of(name: str, *, prefix: str = "") -> Kind:
 class Callbacks:
     """Callbacks by kind of event."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_error: OnError | None = None) -> None:
+        """*on_error* is called with what a callback raises, which is logged as well."""
         self._by_kind: dict[Kind, list[Callback]] = {}
+        self.on_error = on_error
 
     def __bool__(self) -> bool:
         return bool(self._by_kind)
@@ -72,10 +74,12 @@ class Callbacks:
         for callback in tuple(self._by_kind.get(event.kind, ())):
             try:
                 await awaited(callback(event))
-            except Exception:
+            except Exception as exc:
                 logger.exception(
                     "callback %r for %s raised", callback, event.kind.value
                 )
+                if self.on_error is not None:
+                    self.on_error(f"listener for {event.kind.value}", exc)
 
 
 class Subscriptions:
@@ -92,25 +96,25 @@ class Subscriptions:
         self._store = store
         self._store_retry = store_retry
         self._background = background
-        self._callbacks = Callbacks()
+        self.callbacks = Callbacks()
         self._task: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
 
     def on(self, kind: Kind, callback: Callback) -> None:
-        self._callbacks.add(kind, callback)
+        self.callbacks.add(kind, callback)
         self._start()
 
     def off(self, kind: Kind, callback: Callback | None) -> None:
-        self._callbacks.remove(kind, callback)
+        self.callbacks.remove(kind, callback)
         # No subscribers are left: transitions need not publish any more.
-        if not self._callbacks and self._task is not None:
+        if not self.callbacks and self._task is not None:
             self._task.cancel()
             self._task = None
 
     @property
     def is_wanted(self) -> bool:
         """Whether there are any callbacks."""
-        return bool(self._callbacks)
+        return bool(self.callbacks)
 
     async def ready(self) -> None:
         """Return once callbacks receive every event from now on."""
@@ -135,7 +139,7 @@ class Subscriptions:
                 self._store_retry.recover(_CALLER)
                 tried.set()
                 async for event in events:
-                    await self._callbacks.notify(event)
+                    await self.callbacks.notify(event)
         finally:
             # Callers of `ready` must not wait for an outage to end.
             tried.set()

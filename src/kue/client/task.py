@@ -17,6 +17,7 @@ import msgspec
 from kue.aio.callbacks import is_async
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.declared_limits import limited_by
+from kue.client.deferred_calls import DeferredCalls, on_commit, on_response
 from kue.client.handle import JobHandle, added_handle
 from kue.model.arguments import result_reader
 from kue.worker.current_job import CURRENT
@@ -48,7 +49,7 @@ class TaskCalls(Generic[P, T_co]):
         options: dict[str, Any],
         limits: tuple[TaskLimit, ...] = (),
     ) -> None:
-        #: The type of its jobs.
+        #: Its name, and the type of its jobs.
         self.name = name
         #: What its jobs count against, in addition to their ``limited_by``.
         self.limits = limits
@@ -97,7 +98,7 @@ class TaskCalls(Generic[P, T_co]):
         """
         draft = self._draft(self._arguments.bind(args, kwargs))
         connection = self._queue._connection
-        return self._handle(connection, await connection.add(draft))
+        return self._handle(connection, draft, await connection.add(draft))
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobHandle[T_co]:
         """
@@ -127,12 +128,45 @@ class TaskCalls(Generic[P, T_co]):
             handle._reader = reader
         return handles
 
-    async def _add(self, queue: Kue, draft: Draft) -> JobHandle[T_co]:
-        return self._handle(queue._connection, await queue._connection.add(draft))
+    def after_commit(self, transaction: Any = None) -> DeferredCalls[P, T_co]:
+        """
+        Return the same task for calls that become jobs when *transaction* is committed.
 
-    def _handle(self, connection: Connection, added: Added) -> JobHandle[T_co]:
+        None if it is rolled back, and at once if there is no transaction::
+
+            send.after_commit(session).delay(order.id)  # SQLAlchemy
+            send.after_commit().delay(order.id)  # Django, the default database
+
+        Args:
+            transaction: A session of SQLAlchemy, also an async or a scoped one; the
+                name of a database of Django; or anything with ``on_commit(function)``.
+
+        Raises:
+            TypeError: It is none of these.
+        """
+        return DeferredCalls(self._queue, self, on_commit(transaction))
+
+    def after_response(self, target: Any) -> DeferredCalls[P, T_co]:
+        """
+        Return the same task for calls that become jobs when a response was sent.
+
+        Args:
+            target: BackgroundTasks of Starlette or FastAPI, or a response of Django.
+
+        Raises:
+            TypeError: It is neither.
+        """
+        return DeferredCalls(self._queue, self, on_response(target))
+
+    async def _add(self, queue: Kue, draft: Draft) -> JobHandle[T_co]:
+        connection = queue._connection
+        return self._handle(connection, draft, await connection.add(draft))
+
+    def _handle(
+        self, connection: Connection, draft: Draft, added: Added
+    ) -> JobHandle[T_co]:
         reader = result_reader(self._arguments.returns)
-        return added_handle(connection, self.name, added, reader)
+        return added_handle(connection, draft.type, added, reader)
 
     def _call(self, call: Mapping[str, Any] | Draft) -> Draft:
         if isinstance(call, Mapping):
@@ -145,7 +179,9 @@ class TaskCalls(Generic[P, T_co]):
         given = self._arguments.defaults | data
         options: dict[str, Any] = dict(self._options)
         if self._has_own_key:
-            options["unique"] = _key(given)
+            # The keys of a queue are shared by all of its tasks.
+            task = self.name if options.get("queue") else ""
+            options["unique"] = _key(given, task)
         if self.limits:
             more: dict[str, str] = options.get("limited_by") or {}
             options["limited_by"] = limited_by(self.limits, given) | more
@@ -204,10 +240,10 @@ class Task(TaskCalls[P, T_co], Generic[P, R_co, T_co]):
         return self.function(**self._arguments.read(active.data, active))
 
 
-def _key(data: dict[str, Any]) -> str:
-    """Return a short text that is the same for the same arguments."""
+def _key(data: dict[str, Any], task: str) -> str:
+    """Return a short text that is the same for the same arguments of the *task*."""
     text = msgspec.json.encode(data, order="deterministic")
-    return hashlib.sha256(text).hexdigest()[:32]
+    return hashlib.sha256(task.encode() + text).hexdigest()[:32]
 
 
 def handler_of(task: Task[..., Any, Any], where: str) -> Any:

@@ -7,11 +7,15 @@ import re
 #: What follows ``://`` up to the colon, the password, and the last ``@`` before a path.
 #: Quotes end a URL: texts have them in JSON and in the repr of values.
 _USERINFO = re.compile(r"""(://[^\s/?#:@"'<>`]*:)[^\s/?#"'<>`]+@""")
+#: A password among the parameters of a URL.
+_PARAMETER = re.compile(r"""([?&][a-z_]*password=)[^\s&#"'<>`]+""")
 
 
 def mask_credentials(text: str, mask: str = "***") -> str:
-    """Return *text* with *mask* for every ``user:password@`` and ``:password@``."""
+    """Return *text* with *mask* for ``user:password@``, and for ``?password=``."""
     # Nearly all texts have neither, and pay for nothing else.
     if "@" in text and "://" in text:
-        return _USERINFO.sub(lambda found: f"{found[1]}{mask}@", text)
+        text = _USERINFO.sub(lambda found: f"{found[1]}{mask}@", text)
+    if "password=" in text:
+        text = _PARAMETER.sub(lambda found: f"{found[1]}{mask}", text)
     return text

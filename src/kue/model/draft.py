@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kue.model.options import AttemptsGiven, Identified
 
 MAX_ATTEMPTS = 1_000_000
+#: The most lost workers that a job may survive.
+MAX_STALLS = 1000
 UNLIMITED = "unlimited"
 
 
@@ -64,6 +66,8 @@ def draft(
     parent, retention = options.get("parent"), options.get("retention")
     after = _after(options.get("after", ()))
     key_rules.check_parents(after)
+    name = check_path_name(type, what="type")
+    queue = check_path_name(options.get("queue") or name, what="queue")
     spec = Spec(
         data=encode(data, field="data", limit=max_data),
         delay=wait,
@@ -74,6 +78,8 @@ def draft(
         retry_until=last_retry,
         backoff=backoffs.of(options.get("backoff"), base=wait),
         timeout=optional_ms(options.get("timeout"), "timeout"),
+        soft_timeout=optional_ms(options.get("soft_timeout"), "soft_timeout"),
+        max_stalls=_stalls(options.get("max_stalls")),
         tags=_tags(options.get("tags", ())),
         parent=None if parent is None else _job_id(parent, "parent"),
         after=after,
@@ -81,11 +87,13 @@ def draft(
         retention=(
             None if retention is None else milliseconds(retention, field="retention")
         ),
-        meta=_meta(options.get("meta")),
+        meta=check_meta(options.get("meta")),
+        quiet=options.get("events") is False,
         address_id=None if address_id is None else _uuid(address_id),
+        task=None if queue == name else name,
     )
     return Draft(
-        type=check_path_name(type, what="type"),
+        type=queue,
         spec=spec,
         priority=priority_of(options.get("priority", 0)),
         at=moment,
@@ -110,6 +118,7 @@ _ALIASES = {
     "tries": "attempts",
     "retries": "attempts",
     "time_limit": "timeout",
+    "soft_time_limit": "soft_timeout",
 }
 
 
@@ -178,11 +187,17 @@ def _exceptions(value: int | None) -> int:
     return _number(value, "max_exceptions", MAX_HISTORY, "; leave it out for no limit")
 
 
-def _number(value: object, field: str, most: int, hint: str) -> int:
+def _stalls(value: int | None) -> int | None:
+    if value is None:
+        return None
+    return _number(value, "max_stalls", MAX_STALLS, "", least=0)
+
+
+def _number(value: object, field: str, most: int, hint: str, *, least: int = 1) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{field} must be a whole number, not {value!r}{hint}")
-    if not 1 <= value <= most:
-        raise ValueError(f"{field} must be from 1 to {most:,}, not {value}{hint}")
+    if not least <= value <= most:
+        raise ValueError(f"{field} must be from {least} to {most:,}, not {value}{hint}")
     return value
 
 
@@ -227,7 +242,14 @@ def _uuid(value: str) -> str:
         raise ValueError(f"address_id must be a UUID as text, not {value!r}") from None
 
 
-def _meta(values: Mapping[str, str] | None) -> dict[str, str]:
+def check_meta(values: Mapping[str, str] | None) -> dict[str, str]:
+    """
+    Return the further fields of a job.
+
+    Raises:
+        TypeError: A field is not text.
+        BadPayload: They are more than 8 KiB.
+    """
     meta = dict(values or {})
     for key, value in meta.items():
         if not isinstance(key, str) or not isinstance(value, str):

@@ -157,6 +157,9 @@ class StoreError(KueError):
 class StoreUnavailable(StoreError):
     """The store cannot be reached.  The operation may be retried."""
 
+    #: Whether it may have been done: it was sent, or begun, and no reply came.
+    is_unknown = False
+
 
 class StoreFull(StoreError):
     """The store accepts no new jobs; those it has go on, and make room."""
@@ -227,6 +230,20 @@ class Cancel(Exception):
 
 class Skip(Exception):
     """Raised by a handler: there is nothing to do; end this job as complete."""
+
+
+class SoftTimeout(Exception):
+    """
+    Raised inside a handler that took longer than its job's ``soft_timeout``.
+
+    It may clean up, and return or raise.  Coroutines are cancelled instead, and get
+    `asyncio.CancelledError`; if they do not return, this is the error of the run.
+    """
+
+    def __init__(
+        self, message: str = "the run took longer than its soft timeout"
+    ) -> None:
+        super().__init__(message)
 
 
 class Suspended(BaseException):

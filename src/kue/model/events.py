@@ -3,8 +3,9 @@ Events: one for each transition of a job, published to every subscriber.
 
 Events are published by the transition itself, in the same script or transaction, so an
 event can neither precede its fact nor be missing while there is a subscriber.  They
-carry the job's id and what changed, never its data or result: what must not be stale is
-read from the store.  Delivery is at most once and to every subscriber.
+carry the job's id and what changed, never its data or a result that the store keeps:
+what must not be stale is read from the store.  Delivery is at most once and to every
+subscriber.
 
 When each kind is published, and its detail, is listed in docs/reference/events.md.
 """

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 #: Hexadecimal digits of a fingerprint; engines cut it out of a record by this length.
 LENGTH = 12
+#: The kind of a job that expired.
+EXPIRED = "Expired"
 #: Characters of a message that distinguish errors.
 MAX_LINE = 500
 #: What differs from job to job: ids in hexadecimal, and numbers.
@@ -29,5 +31,9 @@ def shape(message: str) -> str:
 
 def fingerprint(error: Error) -> str:
     """Return a short hash of the kind and the shape of an error."""
-    text = f"{error.kind}\n{shape(error.message)}"
+    message = error.message
+    if error.kind == EXPIRED:
+        # What follows is another error, which a script of the store adds.
+        message = message.partition(";")[0]
+    text = f"{error.kind}\n{shape(message)}"
     return hashlib.blake2b(text.encode(), digest_size=LENGTH // 2).hexdigest()

@@ -23,7 +23,7 @@ from kue.model.names import unquote
 from kue.model.payload import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 MIN_PRIORITY, MAX_PRIORITY = -1024, 1023
 #: Attempts kept with a job; older ones fall off.
@@ -142,6 +142,10 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     backoff: Backoff | None = None
     #: How long one run may take, in ms; 0 for no limit.
     timeout: int = 0
+    #: After how long the handler of a run is asked to stop, in ms; 0 for never.
+    soft_timeout: int = 0
+    #: How many lost workers it survives; None for the default.
+    max_stalls: int | None = None
     tags: tuple[str, ...] = ()
     parent: int | None = None
     #: Jobs that must end before this one may run.
@@ -150,8 +154,12 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: How long to keep the job once it ended, in ms; None for the queue's own rule.
     retention: int | None = None
     meta: dict[str, str] = {}
+    #: No events of it are published.
+    quiet: bool = False
     #: Given by the caller; otherwise it follows from id and creation time.
     address_id: str | None = None
+    #: The task, of a job in a queue with another name.
+    task: str | None = None
 
 
 class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +188,16 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     once: bool = False
     #: With spec.after: run when those have ended in any way, not only succeeded.
     after_any: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its task, which handles it: its type when it was added."""
+        return self.spec.task or self.type
+
+    @property
+    def queue(self) -> str:
+        """Where it waits; to the store, this is its type."""
+        return self.type
 
     @property
     def limit_refs(self) -> list[str]:
@@ -255,8 +273,19 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
 UNKNOWN_ERROR = Error("Unknown", "the store kept no error")
 
 
-class _Ending(msgspec.Struct, frozen=True, tag_field="outcome"):
+class Reached(msgspec.Struct, frozen=True, array_like=True):
+    """The last progress that a run reported."""
+
+    #: 0 to 100
+    percent: int
+    #: Encoded (`msgspec.Raw`) or plain JSON.
+    data: Any = None
+
+
+class _Ending(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome"):
     """How a run ended; the store reads the outcome from the tag."""
+
+    progress: Reached | msgspec.UnsetType = msgspec.UNSET
 
 
 class Completed(_Ending, frozen=True, omit_defaults=True, tag="complete"):
@@ -308,6 +337,19 @@ class Cancelled(_Ending, frozen=True, tag="cancelled"):
 
 
 Ending: TypeAlias = Completed | Retried | Failed | Released | Stalled | Cancelled
+#: Bytes of progress data that are kept with a run after which the job goes on.
+MAX_PAST_DATA = 2048
+
+
+def with_progress(ending: Ending, percent: int, data: JSON) -> Ending:
+    """Return *ending* with the last progress of its run, if there was any."""
+    if not percent and data is None:
+        return ending
+    encoded = None if data is None else msgspec.Raw(msgspec.json.encode(data))
+    is_final = isinstance(ending, Completed | Failed | Cancelled)
+    if encoded is not None and not is_final and len(encoded) > MAX_PAST_DATA:
+        encoded = None
+    return msgspec.structs.replace(ending, progress=Reached(percent, encoded))
 
 
 class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -333,6 +375,8 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     suspended: str = ""
     #: "lease" or "ttl" when maintenance ended the run because that had run out.
     taken: str = ""
+    #: The last progress of the run, if it reported any.
+    progress: Reached | None = None
     #: The fingerprint of its error, where the job failed for good.
     fingerprint: str = ""
 
@@ -366,6 +410,14 @@ class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_release(self) -> bool:
         """Whether the run was released and its attempt given back."""
         return self.outcome == "released" and not self.counts
+
+
+def last_progress(state: State, history: Sequence[Attempt]) -> tuple[int, JSON]:
+    """Return percent and data that a job which ended had reached."""
+    last = next((one.progress for one in reversed(history) if one.token), None)
+    percent = last.percent if last else 0
+    data = last.data if last else None
+    return 100 if state is State.COMPLETE else percent, data
 
 
 class Job(JobTerms, frozen=True, kw_only=True):

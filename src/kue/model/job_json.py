@@ -39,7 +39,10 @@ class JobView(View, frozen=True, kw_only=True):
 
     id: int
     address_id: str
+    #: The queue that it waits in; most are named like their task.
     type: str
+    #: The name of its task.
+    name: str
     state: State
     priority: int
     data: Any
@@ -76,6 +79,10 @@ class JobView(View, frozen=True, kw_only=True):
     delay: int
     backoff: Backoff | None
     timeout: int
+    #: 0 for none.
+    soft_timeout: int
+    #: How many lost workers it survives; null for the default.
+    max_stalls: int | None
     ttl: int
     expires: int
     unique: str | None
@@ -94,6 +101,8 @@ class JobView(View, frozen=True, kw_only=True):
     retention: int | None
     delivery: Delivery
     meta: dict[str, str]
+    #: Whether its events are published.
+    events: bool
 
 
 class JobDetail(JobView, frozen=True, kw_only=True):
@@ -104,7 +113,7 @@ class JobDetail(JobView, frozen=True, kw_only=True):
 
 def job_view(job: Job) -> JobView:
     """Return *job* as in lists."""
-    return JobView.of(job, job.spec, limited_by=dict(job.limited_by))
+    return JobView.of(job, job.spec, **_converted(job))
 
 
 def job_detail(job: Job) -> JobDetail:
@@ -114,7 +123,11 @@ def job_detail(job: Job) -> JobDetail:
     The token is left out: its holder may end the run.
     """
     history = [_attempt_view(attempt) for attempt in job.history]
-    return JobDetail.of(job, job.spec, history=history, limited_by=dict(job.limited_by))
+    return JobDetail.of(job, job.spec, history=history, **_converted(job))
+
+
+def _converted(job: Job) -> dict[str, Any]:
+    return {"limited_by": dict(job.limited_by), "events": not job.spec.quiet}
 
 
 def _attempt_view(attempt: Attempt) -> AttemptView:

@@ -31,6 +31,8 @@ class JobOptions(TypedDict, total=False):
     API and the options of ``kue job add`` have the same names, which a test compares.
     """
 
+    #: Where it waits, if not in the queue that is named like its type.
+    queue: str | None
     priority: PriorityGiven
     delay: Duration | datetime
     at: datetime | None
@@ -41,6 +43,10 @@ class JobOptions(TypedDict, total=False):
     retry_until: Duration | datetime | None
     backoff: Any
     timeout: Duration | None
+    #: The handler is asked to stop after this long, and may clean up.
+    soft_timeout: Duration | None
+    #: How many lost workers a job survives; the next loss fails it.
+    max_stalls: int | None
     ttl: Duration | None
     expires: Duration | None
     #: A key; True: the arguments are the key.
@@ -70,6 +76,8 @@ class JobOptions(TypedDict, total=False):
     retention: Duration | None
     delivery: Delivery
     meta: Mapping[str, str] | None
+    #: Whether events of it are published; None: as the setting ``job_events`` says.
+    events: bool | None
 
 
 class FilterOptions(TypedDict, total=False):

@@ -34,13 +34,14 @@ from kue.model.job import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kue.model.job import Attempt
 
 logger = logging.getLogger(__name__)
 
-#: A job that lost this many workers is failed at the next loss.
+#: A job that lost this many workers is failed at the next loss, unless it has its own
+#: limit (`max_stalls`).
 MAX_STALLS = 3
 #: A job that lost this many workers runs alone in its process.
 ALONE_STALLS = 2
@@ -48,8 +49,8 @@ ALONE_STALLS = 2
 #: have ended, then while it runs.  After that the slots are filled again: a job that
 #: runs for hours, or waits for another job, would otherwise stop the whole process.
 ALONE_MS = 60_000
-#: A job that did not run alone is failed at the loss after this many.
-MAX_STALLS_IN_COMPANY = 9
+#: A job that did not run alone survives this many times as many losses.
+COMPANY_FACTOR = 3
 #: After the first loss a job runs at once: most are deploys.  Then after 1 s, 2 s …
 FIRST_STALL_DELAY_MS = 1000
 #: … doubled up to this many times …
@@ -63,6 +64,8 @@ CANCELLED = "cancelled while it ran"
 LOST_ENDING = "the store lost how this run ended"
 TTL_EXCEEDED = Error("TTLExceeded", "TTL exceeded")
 EXPIRED = Error("Expired", "the job was not started before it expired")
+#: The same for a job that has run before, with its last error.
+EXPIRED_RETRY = "the job expired before its next attempt; the last error was %s"
 
 
 def before_run(job: Job, now: int) -> Failed | None:
@@ -75,7 +78,7 @@ def before_run(job: Job, now: int) -> Failed | None:
     """
     if not _is_too_late(job, now) or (job.history and job.history[-1].suspended):
         return None
-    error = _last_error(job)
+    error = _last_error(job.history)
     return None if error is None else Failed(error)
 
 
@@ -107,7 +110,7 @@ def after_release(
     # A release that counts is an attempt, and attempts are limited.
     if released.counts and not job.has_attempts_left:
         return Failed(cause or own)
-    error = cause or _last_error(job)
+    error = cause or _last_error(job.history)
     if error is not None and _is_too_late(job, now + released.delay):
         return Failed(error)
     return released
@@ -121,6 +124,14 @@ def after_cancel(reason: str = "") -> Cancelled:
 def runs_alone(job: Job) -> bool:
     """Return whether a worker must run *job* with nothing else at the same time."""
     return job.stalls >= ALONE_STALLS
+
+
+def after_expiry(history: Sequence[Attempt]) -> Failed:
+    """Return how a job ends that expired while no run of it went on."""
+    error = _last_error(history)
+    if error is None:
+        return Failed(EXPIRED)
+    return Failed(Error(EXPIRED.kind, EXPIRED_RETRY % error.summary))
 
 
 def after_ttl(job: Job, now: int) -> Ending:
@@ -170,17 +181,17 @@ def _is_too_late(job: Job, at: int) -> bool:
 
 def _exceptions(job: Job) -> int:
     """Return how many runs raised an error, as far as the history goes back."""
-    entries = _since_restart(job)
+    entries = _since_restart(job.history)
     return sum(one.outcome == "retry" and not one.asked for one in entries)
 
 
-def _last_error(job: Job) -> Error | None:
-    return next((one.error for one in _since_restart(job) if one.error), None)
+def _last_error(history: Sequence[Attempt]) -> Error | None:
+    return next((one.error for one in _since_restart(history) if one.error), None)
 
 
-def _since_restart(job: Job) -> Iterator[Attempt]:
+def _since_restart(history: Sequence[Attempt]) -> Iterator[Attempt]:
     """Return the history since it was requeued by hand or replaced, newest first."""
-    return takewhile(lambda one: not one.is_fresh_start, reversed(job.history))
+    return takewhile(lambda one: not one.is_fresh_start, reversed(history))
 
 
 def _never_began(job: Job) -> bool:
@@ -190,10 +201,14 @@ def _never_began(job: Job) -> bool:
 
 def _most_stalls(job: Job, now: int) -> int:
     """Return how many losses the job survives, given how its current run began."""
+    most = MAX_STALLS if job.spec.max_stalls is None else job.spec.max_stalls
+    if most < ALONE_STALLS:
+        # It fails before it would ever run alone.
+        return most
     if not runs_alone(job) or job.run is None or job.run.began != "alone":
-        return MAX_STALLS_IN_COMPANY
+        return COMPANY_FACTOR * most
     was_alone_all_along = now - job.run.started_at < ALONE_MS
-    return MAX_STALLS if was_alone_all_along else MAX_STALLS_IN_COMPANY
+    return most if was_alone_all_along else COMPANY_FACTOR * most
 
 
 def retry_delay_ms(job: Job) -> int:

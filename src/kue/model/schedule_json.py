@@ -36,8 +36,10 @@ class ScheduleView(View, frozen=True, kw_only=True):
     name: str
     #: When it is due, in words.
     words: str
-    #: The type of its jobs.
+    #: The type of its jobs: the name of their task.
     type: str
+    #: Where they wait, if not in the queue that is named like their type.
+    queue: str | None
     #: 0 for a cron expression or a single time.
     every: int
     cron: str
@@ -72,6 +74,10 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     retry_for: int
     backoff: Backoff | None
     timeout: int
+    #: 0 for none.
+    soft_timeout: int
+    #: How many lost workers a job survives; null for the default.
+    max_stalls: int | None
     ttl: int
     expires: int
     unique: str | None
@@ -90,11 +96,13 @@ class ScheduleDetail(ScheduleView, frozen=True, kw_only=True):
     retention: int | None
     delivery: Delivery
     meta: dict[str, str]
+    #: Whether events of its jobs are published.
+    events: bool
 
 
 def schedule_view(schedule: Schedule, *, now: int) -> ScheduleView:
     """Return *schedule* as in lists."""
-    return ScheduleView.of(schedule, schedule.draft, **_times(schedule, now))
+    return ScheduleView.of(schedule, schedule.draft, **_shown(schedule, now))
 
 
 def schedule_detail(schedule: Schedule, *, now: int) -> ScheduleDetail:
@@ -107,11 +115,12 @@ def schedule_detail(schedule: Schedule, *, now: int) -> ScheduleDetail:
         draft.spec,
         delivery=delivery,
         limited_by=dict(draft.limited_by),
-        **_times(schedule, now),
+        events=not draft.spec.quiet,
+        **_shown(schedule, now),
     )
 
 
-def _times(schedule: Schedule, now: int) -> dict[str, Any]:
+def _shown(schedule: Schedule, now: int) -> dict[str, Any]:
     ticks = [TickView.of(tick, job=tick.job_id) for tick in schedule.ticks]
     # Not from now on: that would be computed each time, see `cron.KEPT`.
     since = max(now, (schedule.due_at or 0) - 1)
@@ -120,4 +129,6 @@ def _times(schedule: Schedule, now: int) -> dict[str, Any]:
     except ValueError:
         # Its time zone is not known here; it is shown with the others all the same.
         upcoming = []
-    return {"upcoming": upcoming, "ticks": ticks}
+    draft = schedule.draft
+    queue = None if draft.queue == draft.name else draft.queue
+    return {"type": draft.name, "queue": queue, "upcoming": upcoming, "ticks": ticks}

@@ -17,11 +17,13 @@ from kue.model.duration import milliseconds
 from kue.model.errors import ConfigError
 from kue.model.names import check_name
 from kue.model.payload import MAX_DATA
+from kue.model.retry_policy import MAX_STALLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_URL = "sqlite:///kue.db"
+DEFAULT_PREFIX = "kue"
 #: How long a run's worker may go without a heartbeat, in ms.
 LEASE_MS = 10_000
 DAY_MS = 86_400_000
@@ -43,8 +45,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     #: Where jobs are kept.
     url: str = DEFAULT_URL
-    #: What all Redis keys begin with, so that several queues can share a server.
-    prefix: str = "kue"
+    #: What all Redis keys begin with, so that several queues can share a server; for a
+    #: file, which is one queue, it is refused.
+    prefix: str = DEFAULT_PREFIX
     #: How long a worker may go without a heartbeat before its jobs are reclaimed, ms.
     lease: int = LEASE_MS
     #: How long one call keeps trying to reach the store, ms.
@@ -64,7 +67,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     #: Cancel runs when the store was out of reach for as long as a lease: another
     #: worker may have them by then.
     strict_lease: bool = False
-    #: Webhooks of alerts are signed with it; empty for no signature.
+    #: Publish events of jobs that are added, unless their own option differs.
+    job_events: bool = True
+    #: How many lost workers a job survives, unless it has its own limit.
+    max_stalls: int = MAX_STALLS
+    #: The type of jobs that failed ones of this program are forwarded to; empty: none.
+    dead_letter: str = ""
+    #: Webhooks of alerts and failures are signed with it; empty for no signature.
     webhook_secret: str = ""
 
     @property
@@ -79,8 +88,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _DURATIONS = frozenset({"lease", "budget", "keep_failed", "blocked"})
-_NUMBERS = frozenset({"max_data", "keep_complete"})
-_FLAGS = frozenset({"allow_eviction", "capture", "strict_lease"})
+_NUMBERS = frozenset({"max_data", "keep_complete", "max_stalls"})
+_FLAGS = frozenset({"allow_eviction", "capture", "strict_lease", "job_events"})
 _MINIMUM = {"lease": 500, "budget": 1, "max_data": 1, "keep_complete": 0}
 
 

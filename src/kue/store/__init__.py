@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from kue.model.errors import ConfigError
+from kue.model.settings import DEFAULT_PREFIX
 from kue.store import null_store
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 _REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 _CLUSTER = ("redis+cluster", "rediss+cluster")
+#: Stores in the memory of one process.
+PRIVATE = ("memory", "sync", "null")
+_IN_MEMORY = "memory://"
 
 
 def store_for(settings: Settings) -> Store:
@@ -25,9 +29,16 @@ def store_for(settings: Settings) -> Store:
     """
     scheme = scheme_of(settings.url)
     # Each engine is imported only when it is used: a worker on SQLite needs no redis.
-    is_job_process = scheme == "memory" and null_store.is_job_process()
+    is_job_process = scheme in PRIVATE and null_store.is_job_process()
     if is_job_process or settings.url == null_store.URL:
         return cast("Store", null_store.NullStore())
+    if settings.url in ("sync://", "null://"):
+        return _named_memory(settings.url)
+    if scheme == "sqlite" and settings.prefix != DEFAULT_PREFIX:
+        raise ConfigError(
+            f"the prefix {settings.prefix!r} is for keys in Redis, and would not keep "
+            "two queues in one file apart; give each its own file"
+        )
     if scheme in ("sqlite", "memory"):
         from kue.store.sqlite.store import SqliteStore
 
@@ -36,12 +47,27 @@ def store_for(settings: Settings) -> Store:
         from kue.store.redis.store import RedisStore
 
         return RedisStore(settings)
+    if scheme == "failover":
+        raise ConfigError(
+            f"{settings.url} is several stores; name the connection of one of them"
+        )
     raise ConfigError(
         f"the URL {_shown(settings.url)!r} names no store; it should look like "
         "sqlite:///kue.db, memory://, redis://localhost:6379/0, rediss://…, "
         "unix:///run/redis.sock, redis+sentinel://host1,host2/service or "
-        "redis+cluster://host1,host2?shards=4"
+        "redis+cluster://host1,host2?shards=4; sync:// runs jobs at once, null:// "
+        "forgets them"
     )
+
+
+def _named_memory(url: str) -> Store:
+    from kue.store.discarding_store import DiscardingStore
+    from kue.store.sqlite.store import SqliteStore
+
+    kind = DiscardingStore if url == "null://" else SqliteStore
+    store = kind.from_url(_IN_MEMORY)
+    store.name = url
+    return store
 
 
 def scheme_of(url: str) -> str:

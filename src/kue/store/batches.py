@@ -54,10 +54,11 @@ def bytes_of_draft(draft: Draft) -> int:
 def bytes_of_outcome(outcome: Outcome) -> int:
     """Return about how much it costs to record how a run ended."""
     ending = outcome.ending
+    size = 0 if ending.progress is msgspec.UNSET else _bytes_of(ending.progress.data)
     if type(ending) is Completed:
-        return 0 if ending.result is None else _bytes_of(ending.result)
+        return size if ending.result is None else size + _bytes_of(ending.result)
     error = getattr(ending, "error", None)
-    return len(error.message) + len(error.stack) if error else 0
+    return size + len(error.message) + len(error.stack) if error else size
 
 
 def bytes_of_job(job: Job) -> int:

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 from kue.model.errors import ConfigError
 from kue.model.events import Event
 from kue.model.settings import LEASE_MS, Keep
-from kue.store.batches import bytes_of_job
+from kue.store import search
+from kue.store.search import SearchRequest
 from kue.store.values import (
     MAX_BATCH,
-    MAX_PAGE_BYTES,
     MAX_SCAN,
     NOTHING_SEEN,
     Added,
@@ -37,6 +37,7 @@ from kue.store.values import (
     ClaimRequest,
     Errors,
     ExpectedState,
+    Failure,
     Filter,
     HeartbeatReply,
     KeepRequest,
@@ -68,11 +69,13 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
+    from kue.model.failure_rule import FailureRule
     from kue.model.histogram import Timing
     from kue.model.job import Draft, Job, State
     from kue.model.named_limits import StoredLimit
     from kue.model.schedule import Schedule
     from kue.model.steps import JobSteps, Signal, Step
+    from kue.store.search import Redactor
 
 #: Called with (done, total) while a check runs.
 OnProgress = Callable[[int, int], None]
@@ -612,6 +615,39 @@ class Store(ABC):
         """
 
     @abstractmethod
+    async def set_failure_rule(
+        self, type: str | None, rule: FailureRule | None, *, now: int | None = None
+    ) -> None:
+        """
+        Set what is done about jobs of *type* (None: of any) that fail from now on.
+
+        The store itself notes such jobs for `failures`, whichever way they fail; the
+        rest is up to workers.  An empty rule, or None, deletes it.
+
+        Raises:
+            ValueError: The rule makes no sense.
+        """
+
+    @abstractmethod
+    async def failure_rules(self) -> dict[str | None, FailureRule]:
+        """Return the rules of types, and that of all types as None."""
+
+    @abstractmethod
+    async def failures(self, *, limit: int = MAX_BATCH) -> list[Failure]:
+        """
+        Return jobs that failed for good and are to be reported, the oldest first.
+
+        Each is noted in the transition that fails it, if its type has a rule or there
+        is one for all types; never for types that begin with ``kue.``.
+        """
+
+    @abstractmethod
+    async def forget_failures(
+        self, failures: Sequence[Failure], *, now: int | None = None
+    ) -> None:
+        """Delete failures that were reported."""
+
+    @abstractmethod
     async def clear(
         self,
         type: str | None,
@@ -699,6 +735,12 @@ class Store(ABC):
         """Return lines *start* to *stop* of a log, both included, -1 the last."""
 
     @abstractmethod
+    async def newest_logs(
+        self, job_ids: Sequence[int], lines: int
+    ) -> list[list[LogLine]]:
+        """Return the newest *lines* of each job's log, the oldest of them first."""
+
+    @abstractmethod
     async def workers(self, *, now: int | None = None) -> list[WorkerStatus]:
         """Return the workers the store knows, by name, on all shards together."""
 
@@ -716,6 +758,10 @@ class Store(ABC):
         `Stat.minute` is the hour's first.  Minutes that maintenance has not yet added
         to their hour are included.
         """
+
+    @abstractmethod
+    async def work_time(self, *, now: int | None = None) -> int:
+        """Return how long all successful runs ever took, in ms."""
 
     @abstractmethod
     async def facts(self) -> StoreFacts:
@@ -750,45 +796,28 @@ class Store(ABC):
         descending: bool = False,
         scan: int = MAX_SCAN,
         accept: Callable[[Job], bool] | None = None,
+        redact: Redactor | None = None,
     ) -> Page:
         """
         Return up to *limit* jobs that match, in the order of `page`.
 
-        *accept* is a second condition, called with each job that matches: neither page
-        nor cursor depends on the jobs it rejects.
+        *accept* is a second condition.  *redact* hides secrets, which are not searched.
+        Neither page nor cursor depends on the jobs that these two leave out.
 
-        Reads no more than about *scan* jobs per call, and returns no more than about
-        `MAX_PAGE_BYTES`: a page may be short, even empty, and still have a cursor.
+        Looks at no more than *scan* jobs and about `MAX_SCAN_BYTES` per call, and
+        returns no more than about `MAX_PAGE_BYTES`: a page may be short, even empty,
+        and still have a cursor.
         """
-        found: list[Job] = []
-        seen, size = 0, 0
-        while seen < scan:
-            # A job that was read cannot be returned to the cursor: read no more than
-            # still fit once the page is nearly full, and many while it is empty.
-            room = min(MAX_BATCH, max(limit - len(found), 50)) if found else MAX_BATCH
-            page = await self.page(
-                PageRequest(
-                    wanted.state,
-                    wanted.type,
-                    limit=room,
-                    cursor=cursor,
-                    descending=descending,
-                )
-            )
-            for index, job in enumerate(page.jobs):
-                if not wanted.matches(job) or not (accept is None or accept(job)):
-                    continue
-                found.append(job)
-                size += bytes_of_job(job)
-                if len(found) == limit or size > MAX_PAGE_BYTES:
-                    is_last = index == len(page.jobs) - 1 and page.cursor is None
-                    rest = None if is_last else self.cursor_after(job, wanted.state)
-                    return Page(found, rest)
-            seen += len(page.jobs)
-            cursor = page.cursor
-            if cursor is None:
-                return Page(found, None)
-        return Page(found, cursor)
+        request = SearchRequest(
+            wanted=wanted,
+            limit=limit,
+            cursor=cursor,
+            descending=descending,
+            scan=scan,
+            accept=accept,
+            redact=redact,
+        )
+        return await search.find(self, request)
 
     @staticmethod
     def cursor_after(job: Job, state: State | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from kue.model.failure_rule import check_rule
 from kue.model.histogram import KNOWN
 from kue.model.job import State
 from kue.model.names import check_name, check_path_name
@@ -23,6 +24,7 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kue.model.failure_rule import FailureRule
     from kue.model.histogram import Timing
     from kue.model.schedule import Schedule
     from kue.model.steps import Signal
@@ -218,6 +220,14 @@ def too_many_schedules() -> InvalidCall:
     )
 
 
+def check_failure_rule(type: str | None, rule: FailureRule | None) -> None:
+    """Raise `InvalidCall` for a rule that makes no sense."""
+    try:
+        check_rule(type, rule)
+    except (ValueError, TypeError) as exc:
+        raise InvalidCall(str(exc)) from None
+
+
 def _check_acts(limit: int = 50, cursor: str | None = None) -> None:
     check_limit(limit)
     read_act_cursor(cursor)
@@ -236,12 +246,16 @@ CHECKS: dict[str, Callable[..., None]] = {
     "resume": lambda type=None, worker=None, **_: check_pause(type, worker),
     "order": lambda worker, order, **_: check_order(order),
     "set_named_limit": lambda name, limit, **_: check_named_limit(name),
+    "set_failure_rule": lambda type, rule, **_: check_failure_rule(type, rule),
+    "failures": lambda limit=MAX_BATCH: check_limit(limit),
+    "forget_failures": lambda failures, **_: check_batch(failures, "failures"),
     "limit_use": lambda name, limit=100, **_: check_limit(limit, least=1),
     "record_step": lambda job, name, result, **_: check_step(name),
     "receive": lambda job, signal, number, **_: check_step(signal, number),
     "signal": lambda job_id, signal, **_: check_signal(signal),
     "schedule": check_schedule,
     "get": lambda job_ids: check_batch(job_ids, "jobs"),
+    "newest_logs": lambda job_ids, lines: check_batch(job_ids, "jobs"),
     "errors": lambda type=None, limit=50: check_limit(limit, least=1, most=MAX_ERRORS),
     "keep": lambda request, **_: check_kept(request.room, request.name, request.value),
     "kept": lambda room, name, **_: check_kept(room, name),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
@@ -22,10 +23,11 @@ from kue.model.job import (
 from kue.model.named_limits import LimitRule, read_ref
 from kue.model.names import Name
 from kue.model.payload import JSON
+from kue.model.search_text import missing, needles_of, terms_of, texts_in
 from kue.model.settings import LEASE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 #: The most jobs that one call may name, add or claim.
 MAX_BATCH = 500
@@ -67,8 +69,8 @@ MINUTES_KEPT = 25 * 60
 HOURS_KEPT = 90 * 24
 #: Minutes that one maintenance pass adds to their hours, at most.
 MINUTES_PER_PASS = 120
-#: Jobs that one search reads by default.
-MAX_SCAN = 10_000
+#: Jobs that one search looks at by default, and about how many bytes of them.
+MAX_SCAN, MAX_SCAN_BYTES = 10_000, 32 * 1024 * 1024
 #: The most error groups that one call may return.
 MAX_ERRORS = 200
 #: How many paths of data one filter may have, of how many characters and names each.
@@ -251,6 +253,13 @@ class PageRequest(msgspec.Struct, frozen=True):
     cursor: str | None = None
     skip: int = 0
     descending: bool = False
+    #: Leave out jobs that have these neither in their record nor in the newest lines
+    #: of their log, see `kue.model.search_text`.  Where the page ends then depends on
+    #: *scan* and on the size of jobs, not on *limit* or on what is in them; and some
+    #: are read in any case, so that time does not show that a hidden text matched.
+    needles: tuple[str, ...] = ()
+    #: How many jobs to look at.
+    scan: int = MAX_SCAN
 
 
 class KeepRequest(msgspec.Struct, frozen=True):
@@ -391,6 +400,8 @@ class MaintenanceResult(msgspec.Struct, frozen=True):
     fired: int = 0
     #: Dependants released whose parent ended in an earlier call or on another shard.
     released: int = 0
+    #: There may be jobs that failed and are to be reported: see `Store.failures`.
+    failures: bool = False
     #: The limit was reached: there is more to do now.
     more: bool = False
     #: Nothing is due: another process has just made a pass, or the store is idle.
@@ -401,6 +412,31 @@ class MaintenanceResult(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         """Whether it did anything."""
         return self.more or any(getattr(self, name) for name in self.COUNTS)
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A job that failed for good, and when; with the token of the run, if it ran."""
+
+    job_id: int
+    type: str
+    at: int
+    token: str = ""
+
+    @property
+    def key(self) -> str:
+        """What identifies this failure of the job: every run has its own fence."""
+        return f"{self.job_id}:{self.at}:{self.token.partition(':')[0]}"
+
+    def of(self, job: Job | None) -> Job | None:
+        """Return *job* as it was then; None if its history does not go back so far."""
+        if job is None:
+            return None
+        for number, line in enumerate(job.history, 1):
+            if (line.token, line.at) == (self.token, self.at) and line.error:
+                return msgspec.structs.replace(
+                    job, state=State.FAILED, token="", history=job.history[:number]
+                )
+        return None
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -429,6 +465,14 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     at: int = 0
 
 
+def error_line_of(outcome: Outcome) -> LogLine | None:
+    """Return what a run that failed leaves in the job's log; None if it did not."""
+    error = getattr(outcome.ending, "error", None)
+    if error is None:
+        return None
+    return LogLine(error.summary[:MAX_LOG_TEXT], "error", outcome.job.attempts)
+
+
 class Change(msgspec.Struct, frozen=True):
     """An edit of a job; fields that are UNSET do not change."""
 
@@ -438,6 +482,8 @@ class Change(msgspec.Struct, frozen=True):
     priority: int | msgspec.UnsetType = msgspec.UNSET
     tags: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     max_attempts: int | msgspec.UnsetType = msgspec.UNSET
+    #: Fields that are set; the others stay.
+    meta: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     #: Edit only the job that was seen, with the ending that was seen.
     seen: ExpectedState = UNSEEN
 
@@ -453,6 +499,11 @@ class Page(msgspec.Struct, frozen=True):
     jobs: list[Job]
     #: Pass it on to get the next page; None at the end.
     cursor: str | None = None
+    #: How many jobs were looked at for it, and about how many bytes of them.
+    looked_at: int = 0
+    looked_bytes: int = 0
+    #: With needles: of each job, how many were looked at up to it.
+    numbers: list[int] = []
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -466,9 +517,9 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     type: Name | None = None
     state: State | None = None
     tag: Name | None = None
-    #: Appears in the data as JSON text, ignoring case.
+    #: Words in the data, the last error or the log: see `kue.model.search_text`.
     text: Annotated[str, Meta(max_length=1_000)] | None = None
-    #: Appears in the kind or message of the last error, ignoring case.
+    #: Words in the kind or message of the last error.
     error: Annotated[str, Meta(max_length=1_000)] | None = None
     #: The worker that runs the job, or ran it last.
     worker: Name | None = None
@@ -498,8 +549,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             self.until is None or moment < self.until
         )
 
-    def matches(self, job: Job) -> bool:
-        """Return whether *job* matches."""
+    def suits(self, job: Job) -> bool:
+        """Return whether *job* matches, apart from the words of *text*."""
         return (
             (self.type is None or job.type == self.type)
             and (self.state is None or job.state is self.state)
@@ -510,17 +561,41 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             and (self.fingerprint is None or job.fingerprint == self.fingerprint)
             and (self.worker is None or job.worker == self.worker)
             and all(_has(job.data, *pair) for pair in (self.data or {}).items())
-            and (self.text is None or self._in_data(job, self.text))
             and (self.error is None or self._in_error(job, self.error))
         )
 
+    @property
+    def is_by_content(self) -> bool:
+        """Whether it depends on what may be hidden."""
+        return bool(self.text or self.error or self.data)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The words and phrases of *text*."""
+        return terms_of(self.text or "")
+
+    @property
+    def needles(self) -> tuple[str, ...]:
+        """What the record or log of every job that matches has."""
+        paths = self.data or {}
+        names = (name for path in paths for name in path.split("."))
+        values = (value for value in paths.values() if isinstance(value, str))
+        exact = [self.tag or "", *(n for n in names if not n.isdecimal()), *values]
+        given = (self.text or "", self.error or "", *exact)
+        return needles_of(chain.from_iterable(map(terms_of, given)))
+
     @staticmethod
-    def _in_data(job: Job, text: str) -> bool:
-        return text.casefold() in msgspec.json.encode(job.data).decode().casefold()
+    def texts_of(job: Job) -> Iterator[str]:
+        """Yield the texts of a job that *text* is searched in, without its log."""
+        yield from texts_in(job.data)
+        if job.error is not None:
+            yield job.error.summary
 
     @staticmethod
     def _in_error(job: Job, text: str) -> bool:
-        return job.error is not None and text.casefold() in job.error.summary.casefold()
+        if job.error is None:
+            return False
+        return not missing(terms_of(text), [job.error.summary])
 
 
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from setproctitle import setproctitle
 
 from kue.aio.event_loop import run
-from kue.model.errors import KueError
+from kue.model.errors import ConfigError, KueError
 from kue.supervisor import log_format
 from kue.supervisor.app_loader import BadTarget, load
 from kue.supervisor.child_worker import ChildWorker
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from kue.client.queue import Kue
+    from kue.supervisor.options import SupervisorOptions
 
 #: Letters of a traceback that are sent.
 MAX_DETAIL = 50_000
@@ -99,6 +100,7 @@ def _serve(order: StartOrder, link: socket.socket) -> int:
     try:
         # Outside of any event loop: modules may run one while they are imported.
         queue, module = load(options.target)
+        queue = _on_connection(queue, options)
         run(_work(order, queue, module, link, handler))
     except KueError as exc:
         _fail(link, str(exc), exc.detail if isinstance(exc, BadTarget) else "")
@@ -107,6 +109,19 @@ def _serve(order: StartOrder, link: socket.socket) -> int:
         _fail(link, f"{type(exc).__name__}: {exc}", traceback.format_exc())
         return 1
     return 0
+
+
+def _on_connection(queue: Kue, options: SupervisorOptions) -> Kue:
+    """Return the queue on the connection that was asked for."""
+    if options.connection is not None:
+        queue = queue.on_connection(options.connection)
+    names = [member.connection_name or "" for member in queue.members]
+    if names:
+        raise ConfigError(
+            f"{options.target} is a fail-over connection of {' and '.join(names)}: "
+            f"start a worker for each of them (--connection {names[0]})"
+        )
+    return queue
 
 
 async def _work(

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from kue.model.errors import StoreFull, StoreUnavailable
+from kue.model.queue_patterns import QueuePatterns
 from kue.supervisor.protocol import (
     Bye,
     ChildStatus,
@@ -91,6 +92,7 @@ class ChildWorker:
             grace=UNLIMITED,
             signals=False,
             types=list(options.types) or None,
+            queues=list(options.queues) or None,
             concurrency=options.concurrency,
             strict=options.strict,
             burst=options.burst,
@@ -116,7 +118,10 @@ class ChildWorker:
             settings=_resolved_settings(self._queue),
             store=self._queue.store.name,
             durability=self._durability,
-            types=tuple(f"{p.type} × {p.slots} ({p.execution})" for p in processors),
+            types=(
+                *(f"{p.type} × {p.slots} ({p.execution})" for p in processors),
+                *self._patterns(),
+            ),
             concurrency=self._options.concurrency or sum(p.slots for p in processors),
             beats_itself=self._renews_itself,
             folder=self._folder,
@@ -125,6 +130,12 @@ class ChildWorker:
         )
         self._send(hello)
         self._services.append(asyncio.create_task(self._tick(), name="kue tick"))
+
+    def _patterns(self) -> list[str]:
+        """Return a line on the queues that are yet to be found."""
+        names = self._options.queues
+        is_open = bool(names) and QueuePatterns(names).is_open
+        return [f"queues that match {', '.join(names)}"] if is_open else []
 
     async def _tick(self) -> None:
         while True:

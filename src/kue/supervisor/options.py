@@ -42,8 +42,12 @@ class SupervisorOptions(msgspec.Struct, frozen=True, kw_only=True):
     target_wait: float = TARGET_WAIT_SECONDS
     #: Jobs at once per process; None for the slots of each task.
     concurrency: int | None = None
+    #: The connection to work on; None for that of the queue itself.
+    connection: str | None = None
     #: Types to work on, in order; empty means all.
     types: tuple[str, ...] = ()
+    #: Queues to serve instead, by name or pattern.
+    queues: tuple[str, ...] = ()
     #: Take types strictly in the order given, instead of fairly.
     strict: bool = False
     burst: bool = False

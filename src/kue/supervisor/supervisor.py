@@ -75,6 +75,9 @@ def _size(options: SupervisorOptions, hello: Hello) -> str:
     processes = str(options.processes)
     if options.is_scaling:
         processes += f" to {options.most}"
+    if not hello.concurrency:
+        # None of the queues that it is to serve is there yet.
+        return processes
     return f"{processes} × {jobs} at once"
 
 

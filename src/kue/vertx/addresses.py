@@ -8,6 +8,8 @@ address                                                   carries
 ``vertx.kue.handler.job.any.<address_id>.<type>``         all events of one job
 ``vertx.kue.handler.workers.job_<event>``                 one event of all jobs
 ``vertx.kue.handler.workers.error``                       failures of all jobs
+``vertx.kue.handler.workers.done.<address_id>``           the result of a run
+``vertx.kue.handler.workers.done_fail.<address_id>``      the error of a run
 ``vertx.kue.service.job.internal``                        requests to the `JobService`
 ========================================================  ============================
 
@@ -58,7 +60,7 @@ class Addresses:
         return f"{self.root}.handler.job.{event}.{address_id}.{escaped(type)}"
 
     def queue(self, event: str) -> str:
-        """Return the address of ``job_complete``, ``job_failed`` … or ``error``."""
+        """Return the address of ``job_complete``, ``error``, ``done.<address_id>`` …"""
         return f"{self.root}.handler.workers.{event}"
 
     @property

@@ -7,6 +7,7 @@ coroutine functions.  What one raises is logged and affects no other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,10 +27,13 @@ BUFFER = 10_000
 
 _ENDS = frozenset(kind.value for kind in Kind if kind.is_final)
 _ERROR = Kind.ERROR.value
+#: What the names of events begin with that the store does not publish.
+OWN = "own_"
+_OWN = re.compile(f"{OWN}[a-z0-9_]{{1,50}}")
 
 
 class Addressed(Protocol):
-    """A job, or a handle that has read its job."""
+    """A job, a handle that has read its job, or the builder of one."""
 
     @property
     def address_id(self) -> str | None: ...
@@ -73,12 +77,13 @@ def on_job(
     However many listeners a job has, a node announces one address for them.
 
     Args:
-        job: A job, its JSON, or ``{"address_id": …, "type": …}`` of a future job.
+        event: One of the store's, or ``own_…`` of `emit`.
+        job: A job, its JSON, or a job of `Kue.create_job` that is not saved yet.
 
     Raises:
         ValueError: There is no such event, or the job's address is not known yet.
     """
-    wanted = kind_of(event).value
+    wanted = event if is_own(event) else kind_of(event).value
     ends = {wanted} if wanted == Kind.REMOVE else _ENDS
 
     async def receive(message: Message) -> None:
@@ -90,12 +95,41 @@ def on_job(
             if payload["event"] in ends:
                 consumer.unregister()
 
-    address = (addresses or Addresses()).job(ANY, *_address(job))
+    address = (addresses or Addresses()).job(ANY, *address_of(job))
     consumer = bus.consumer(address, receive, buffer=BUFFER)
     return consumer
 
 
-def _address(job: Addressed | Mapping[str, Any]) -> tuple[str, str]:
+def emit(
+    bus: EventBus,
+    event: str,
+    job: Addressed | Mapping[str, Any],
+    body: Any = None,
+    addresses: Addresses | None = None,
+) -> None:
+    """
+    Publish an event of your own at the addresses of *job*; `on_job` receives it.
+
+    Raises:
+        ValueError: Its name does not begin with ``own_``: only the store publishes what
+            happens to jobs.
+    """
+    if not is_own(event):
+        raise ValueError(
+            f"an event of your own is named {OWN}…, in small letters, not {event!r}"
+        )
+    at, address = addresses or Addresses(), address_of(job)
+    bus.publish(at.job(event, *address), body)
+    bus.publish(at.job(ANY, *address), {"event": event, "body": body})
+
+
+def is_own(event: str) -> bool:
+    """Return whether *event* is not one of the store's."""
+    return _OWN.fullmatch(event) is not None
+
+
+def address_of(job: Addressed | Mapping[str, Any]) -> tuple[str, str]:
+    """Return the address id and the type of a job; raise `ValueError` if unknown."""
     if isinstance(job, Mapping):
         address_id, type = job.get("address_id"), job.get("type")
     else:

@@ -3,7 +3,8 @@ Payloads of events on the bus.
 
 *job* is the job as `kue.vertx.job_json.show` returns it, read after the event: it is
 never older than the event, and may be newer.  Of a job that was removed by then only
-``address_id``, ``id``, ``type`` and, if it ended, ``state`` are left.
+``address_id``, ``id``, ``type`` and, if it ended, ``state`` are left, and the
+``result`` if it was removed because it succeeded.
 
 ===================================  =========================  ======================
 event                                at the job's address       *extra* at the queue's
@@ -59,6 +60,7 @@ def shown_job(event: Event, job: Job | None, address_id: str | None) -> dict[str
         "id": event.job_id,
         "state": _FINAL_STATES.get(event.kind),
         "type": event.type,
+        "result": event.detail.get("result"),
     }
     return {name: value for name, value in left.items() if value is not None}
 

@@ -164,7 +164,7 @@ class JobService:
         return await self._q.types()
 
     async def get_work_time(self) -> int:
-        """Return the total duration of runs of the last 24 hours, in ms."""
+        """Return the total duration of all successful runs, in ms."""
         return await self._q.work_time()
 
 

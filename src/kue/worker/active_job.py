@@ -42,7 +42,7 @@ class ActiveJob:
     job's result; what they raise, its error.
     """
 
-    __slots__ = ("_clock", "_sink", "_steps", "job", "lines", "partial")
+    __slots__ = ("_clock", "_sink", "_steps", "job", "lines", "partial", "reached")
 
     def __init__(self, job: Job, sink: ProgressSink) -> None:
         #: The job as it was claimed.
@@ -53,6 +53,8 @@ class ActiveJob:
         #: Captured so far: whole lines, and the start of the next; see log_capture.py.
         self.lines = 0
         self.partial = ""
+        #: The last progress that it reported.
+        self.reached: Progress | None = None
 
     def __repr__(self) -> str:
         return f"<ActiveJob {self.id} {self.type!r}, attempt {self.attempt}>"
@@ -63,6 +65,16 @@ class ActiveJob:
 
     @property
     def type(self) -> str:
+        return self.job.type
+
+    @property
+    def name(self) -> str:
+        """The name of its task."""
+        return self.job.name
+
+    @property
+    def queue(self) -> str:
+        """Where it waited: the name of its task, unless it was added with queue=."""
         return self.job.type
 
     @property
@@ -115,14 +127,15 @@ class ActiveJob:
         """
         return False
 
-    def log(self, text: object, level: str = "info") -> ProgressReply:
+    def log(self, text: object, *args: object, level: str = "info") -> ProgressReply:
         """
         Add a line to the job's log; if the store is unavailable, the line is dropped.
 
-        The line is in flight when this returns.  ``await job.log(…)`` waits until it
-        was written.
+        With *args* the text is formatted: ``job.log("row %d of %d", 7, 10)``.  The line
+        is in flight when this returns; ``await job.log(…)`` waits until it was written.
         """
-        return self._sink.send(self, log_line(text, level, attempt=self.attempt))
+        line = log_line(text, *args, level=level, attempt=self.attempt)
+        return self._sink.send(self, line)
 
     def progress(
         self, done: float, total: float = 100, data: JSON = None

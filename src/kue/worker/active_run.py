@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kue.worker.active_job import ActiveJob
 from kue.worker.step_store import RunStepStore
@@ -34,6 +34,14 @@ class RunTimeout(Exception):
     """A run took longer than its job's timeout; the name is what the error shows."""
 
 
+class RunOwner(Protocol):
+    """The lane that a run belongs to."""
+
+    def abandon(self, run: ActiveRun, /) -> None: ...
+    def pause(self, by: str, /) -> None: ...
+    def resume(self, by: str, /) -> None: ...
+
+
 class ActiveRun(ActiveJob):
     """
     One run, from claim to ending.
@@ -43,32 +51,30 @@ class ActiveRun(ActiveJob):
     """
 
     __slots__ = (
-        "_on_abandoned",
         "_timers",
         "began",
         "forced",
         "has_begun",
         "is_abandoned",
+        "is_asked",
         "is_interrupted",
+        "lane",
         "services",
         "task",
     )
 
-    def __init__(
-        self,
-        job: Job,
-        services: RunServices,
-        on_abandoned: Callable[[ActiveRun], None],
-    ) -> None:
+    def __init__(self, job: Job, services: RunServices, lane: RunOwner) -> None:
         super().__init__(job, services.progress_sender)
         self.services = services
-        self._on_abandoned = on_abandoned
+        self.lane = lane
         #: The task that its handler runs in, while it runs.
         self.task: asyncio.Task[Any] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         #: Whether the handler was called, and when, by our own clock.
         self.has_begun = False
         self.began = 0.0
+        #: Whether its soft timeout has passed: the handler was asked to stop.
+        self.is_asked = False
         #: Whether the run was interrupted before it ended.
         self.is_interrupted = False
         #: Whether its ending was settled although the handler goes on.
@@ -83,7 +89,12 @@ class ActiveRun(ActiveJob):
 
     @property
     def should_stop(self) -> bool:
-        return self.is_interrupted
+        return self.is_interrupted or self.is_asked
+
+    @property
+    def is_only_asked(self) -> bool:
+        """Whether a cancellation of the handler is that of the soft timeout."""
+        return self.is_asked and not self.is_interrupted
 
     def enter(self) -> bool:
         """
@@ -100,6 +111,8 @@ class ActiveRun(ActiveJob):
             seconds = timeout / 1000
             text = f"the run took longer than its timeout of {seconds:g} s"
             self._later(seconds, self.interrupt, RunTimeout(text))
+        if self.job.spec.soft_timeout and self.has_begun:
+            self._later(self.job.spec.soft_timeout / 1000, self._ask)
         return self.has_begun
 
     def leave(self) -> None:
@@ -129,6 +142,12 @@ class ActiveRun(ActiveJob):
             self.task.cancel()
             self._later(PATIENCE_SECONDS, self._abandon)
 
+    def _ask(self) -> None:
+        """Ask the handler to stop: its soft timeout has passed."""
+        if not self.is_interrupted and self.task is not None:
+            self.is_asked = True
+            self.task.cancel()
+
     def _later(self, seconds: float, call: Callable[..., None], *args: object) -> None:
         loop = asyncio.get_running_loop()
         self._timers.append(loop.call_later(seconds, call, *args))
@@ -143,7 +162,7 @@ class ActiveRun(ActiveJob):
             extra={"job_id": self.id},
         )
         self.is_abandoned = True
-        self._on_abandoned(self)
+        self.lane.abandon(self)
 
 
 class ClaimedRuns(Generic[T]):

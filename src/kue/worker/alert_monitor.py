@@ -103,9 +103,14 @@ class AlertMonitor:
         # A clock that stepped back must not keep anybody from checking.
         if not 0 <= now - state.checked_at < TURN_MS:
             state = await self._take_turn(state, text, now)
-        if state.webhooks and self._on_webhooks is not None:
+        if self._on_webhooks is not None and (state.webhooks or await self._reports()):
             self._on_webhooks()
         return state
+
+    async def _reports(self) -> bool:
+        """Return whether failures of jobs are reported to a webhook."""
+        rules = await self._store.failure_rules()
+        return any(rule.webhook for rule in rules.values())
 
     async def _take_turn(
         self, state: AlertState, text: str | None, now: int
@@ -134,7 +139,7 @@ class AlertMonitor:
         for notice in state.notices:
             rule = rules.of(notice.type)
             if notice.number > state.sent and rule is not None and rule.webhook:
-                await webhook.add(self._store, notice, rule.webhook)
+                await webhook.add_alert(self._store, notice, rule.webhook)
 
         def sent(now: AlertState | None) -> AlertState | None:
             is_done = now is None or now.sent >= state.number

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kue.model import retry_policy
 from kue.model.duration import epoch_ms, milliseconds
-from kue.model.errors import Cancel, Fail, Release, Retry, Skip, Suspended
+from kue.model.errors import (
+    Cancel,
+    Fail,
+    Release,
+    Retry,
+    Skip,
+    SoftTimeout,
+    Suspended,
+)
 from kue.model.job import Cancelled, Completed, Ending, Error, Failed, Released, Retried
 from kue.model.payload import JSON
 from kue.store.codec import error_of, result_of
@@ -65,6 +73,8 @@ async def execute(
     # Every exception, SystemExit included: a handler ends its run, never the worker.
     except BaseException as exc:
         is_forced = run.is_interrupted
+        if run.is_only_asked and isinstance(exc, asyncio.CancelledError):
+            exc = SoftTimeout().with_traceback(exc.__traceback__)
         ending = forced_ending(run, exc) if is_forced else ending_of(run, exc)
     finally:
         run.leave()

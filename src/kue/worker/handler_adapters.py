@@ -15,9 +15,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from kue.aio.callbacks import is_async
+from kue.model.errors import SoftTimeout
 from kue.model.payload import JSON
 from kue.worker.pools.child_names import MAIN, module_name
 from kue.worker.pools.processes import FunctionTarget
+from kue.worker.pools.threads import Interrupted
 
 if TYPE_CHECKING:
     from kue.worker.active_run import ActiveRun
@@ -32,10 +34,16 @@ def in_thread(call: Call) -> RunHandler:
     """Run a plain function in a thread."""
 
     async def handle(run: ActiveRun) -> JSON:
-        result: JSON = await run.services.threads.call(functools.partial(call, run))
+        function = functools.partial(call, run)
+        result: JSON = await run.services.threads.call(function, _interruption(run))
         return result
 
     return handle
+
+
+def _interruption(run: ActiveRun) -> Callable[[], type[BaseException]]:
+    """Return what a thread raises when its call is cancelled."""
+    return lambda: SoftTimeout if run.is_only_asked else Interrupted
 
 
 def in_process(target: FunctionTarget) -> RunHandler:
@@ -47,29 +55,51 @@ def in_process(target: FunctionTarget) -> RunHandler:
     return handle
 
 
-def with_done(handler: Callable[..., Any]) -> RunHandler:
-    """Run a handler of Kue's form, ``handler(job, done)``; calling *done* ends it."""
+def with_done(handler: Callable[..., Any], *, takes_ctx: bool = False) -> RunHandler:
+    """
+    Run a handler of Kue's form, which calling *done* ends.
+
+    That is ``handler(job, done)``, or with *takes_ctx* ``handler(job, ctx, done)``.
+    """
 
     async def handle(run: ActiveRun) -> JSON:
-        done = _Done(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        done = _Done(loop)
+        given = (run, LaneControl(run, loop), done) if takes_ctx else (run, done)
         if is_async(handler):
-            calling: Awaitable[Any] = handler(run, done)
+            calling: Awaitable[Any] = handler(*given)
         else:
-            calling = run.services.threads.call(functools.partial(handler, run, done))
+            function = functools.partial(handler, *given)
+            calling = run.services.threads.call(function, _interruption(run))
         await calling
         return await done.answer
 
     return handle
 
 
-def takes_done(handler: Callable[..., Any]) -> bool:
-    """Return whether *handler* takes ``done``: a second, required parameter."""
+def arguments_taken(handler: Callable[..., Any]) -> int:
+    """
+    Return how many arguments *handler* takes: the job; it and ``done``; or all three.
+
+    Raises:
+        TypeError: It takes none, or requires others.
+    """
     try:
         parameters = [*inspect.signature(handler).parameters.values()]
     except (TypeError, ValueError):
-        return False
-    named = [item for item in parameters if item.kind in _POSITIONAL]
-    return len(named) > 1 and named[1].default is inspect.Parameter.empty
+        return 1
+    empty = inspect.Parameter.empty
+    required = [item for item in parameters if item.default is empty]
+    number = sum(item.kind in _POSITIONAL for item in required)
+    takes_any = any(item.kind in (*_POSITIONAL, _REST) for item in parameters)
+    names = [item.name for item in required if item.kind is _KEYWORD]
+    if number > len(KUES_ARGUMENTS) or names or not takes_any:
+        shown = ", ".join(map(str, parameters))
+        raise TypeError(
+            f"a handler is called with (job), (job, done) or (job, ctx, done); "
+            f"{handler!r} takes ({shown})"
+        )
+    return max(1, number)
 
 
 def target_of(function: Any) -> FunctionTarget:
@@ -120,6 +150,31 @@ class HandlerError(Exception):
     """An error that a handler passed to ``done`` and that is not an exception."""
 
 
+class LaneControl:
+    """
+    Kue's ``ctx``: pauses the jobs of this type in this worker; other workers go on.
+
+    From any thread.  Running jobs go on.  The pause ends with the worker; `Kue.pause`
+    pauses a type everywhere and stays in force.
+    """
+
+    def __init__(self, run: ActiveRun, loop: asyncio.AbstractEventLoop) -> None:
+        self._lane = run.lane
+        self._loop = loop
+
+    def pause(self) -> None:
+        """Claim no more jobs until `resume`, of this or any other run of the type."""
+        self._loop.call_soon_threadsafe(self._lane.pause, _BY_HANDLER)
+
+    def resume(self) -> None:
+        self._loop.call_soon_threadsafe(self._lane.resume, _BY_HANDLER)
+
+
+_BY_HANDLER = "handler"
+#: What Kue calls a handler with.
+KUES_ARGUMENTS = ("job", "ctx", "done")
+_REST = inspect.Parameter.VAR_POSITIONAL
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _POSITIONAL = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,

@@ -62,6 +62,8 @@ class Heartbeat:
         self._count = 0
         self._handle_order = handle_order
         self._on_overdue = on_overdue
+        #: Whether this worker may claim jobs, by the last reply.
+        self.may_claim = False
         #: When the last confirmed heartbeat was sent, by our own clock.
         self._renewed_at = time.monotonic()
 
@@ -192,6 +194,7 @@ class Heartbeat:
 
     def _apply(self, asked: list[Job], reply: HeartbeatReply) -> None:
         lost = set(reply.lost)
+        self.may_claim = not reply.paused
         for lane in self._context.lanes:
             if reply.paused:
                 lane.pause()

@@ -23,18 +23,34 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from kue.model.job import Completed, Error, Failed, Released, Retried
+from kue.model.job import (
+    Completed,
+    Error,
+    Failed,
+    Released,
+    Retried,
+    with_progress,
+)
 from kue.model.retry_policy import runs_alone
-from kue.store.values import MAX_BATCH, Claim, Claimed, ClaimRequest, Outcome, Result
+from kue.store.values import (
+    MAX_BATCH,
+    Claim,
+    Claimed,
+    ClaimRequest,
+    Outcome,
+    Result,
+    error_line_of,
+)
 from kue.worker import log_capture
 from kue.worker.active_run import ActiveRun, ClaimedRuns
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import execute, forced_ending
 from kue.worker.metrics import RunTimings
+from kue.worker.queued_tasks import QueuedTask, QueuedTasks
 from kue.worker.work_availability import WorkAvailability
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kue.model.job import Ending, Job
     from kue.model.payload import JSON
@@ -48,6 +64,9 @@ logger = logging.getLogger(__name__)
 LOOPS_PER_LANE = 2
 #: Endings of runs whose duration is counted, here as in the store.
 _WORKED = (Completed, Failed, Retried)
+
+#: Who pauses a lane unless a handler does: an operator, through the store.
+BY_STORE = "store"
 
 STOPPED = Released(reason="the worker stopped")
 #: A job with at-most-once delivery cannot be started a second time.
@@ -79,6 +98,10 @@ class Processor(NamedTuple):
     execution: str = "loop"
     #: Its share when types compete for slots.
     weight: int = 1
+    #: Tasks whose jobs may wait in this queue, although it has another name.
+    tasks: Mapping[str, QueuedTask] = {}
+    #: In strict order, those with lower numbers come first.
+    rank: int = 0
 
 
 class LaneContext(NamedTuple):
@@ -116,6 +139,7 @@ class Lane:
         self._budget = context.budget
         self._poison_pills = context.poison_pills
         self._types = (processor.type,)
+        self._tasks = QueuedTasks(processor.tasks, processor.slots)
         #: The most one cycle claims: half, so that the other loop has something to do.
         self._share = min(-(-processor.slots // LOOPS_PER_LANE), MAX_BATCH)
         self._availability = WorkAvailability()
@@ -128,8 +152,9 @@ class Lane:
         self._expected = 0
         self._is_stopping = False
         self._runs_late = False
-        #: Until the first heartbeat it is not known whether this worker may take jobs.
-        self._is_paused = True
+        #: Who paused it.  Until the first heartbeat it is not known whether this worker
+        #: may take jobs.
+        self._pauses = {BY_STORE}
         #: A run ended, work became available or we are to stop: loops look again.
         self._changed = asyncio.Event()
         #: When time alone may bring work, by the event loop's clock.
@@ -217,15 +242,19 @@ class Lane:
         """Note that slots which all types share are free."""
         self._changed.set()
 
-    def pause(self) -> None:
-        """Claim no more until `resume`; running jobs go on."""
-        if not self._is_paused:
-            self._is_paused = True
-            self._context.on_paused()
+    @property
+    def _is_paused(self) -> bool:
+        return bool(self._pauses)
 
-    def resume(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
+    def pause(self, by: str = BY_STORE) -> None:
+        """Claim no more until `resume` by the same; running jobs go on."""
+        if not self._pauses:
+            self._context.on_paused()
+        self._pauses.add(by)
+
+    def resume(self, by: str = BY_STORE) -> None:
+        if by in self._pauses:
+            self._pauses.remove(by)
             self.wake()
 
     def stop(self, *, runs_late: bool = False) -> None:
@@ -387,7 +416,7 @@ class Lane:
     def _begin(self, job: Job) -> ActiveRun:
         self.begun += 1
         self.timings.count_wait(job)
-        run = ActiveRun(job, self._context.run_services, self._abandon)
+        run = ActiveRun(job, self._context.run_services, self)
         earlier = self._runs.get(job.id)
         if earlier is not None:
             # Reclaimed from us and claimed by us again: the earlier run is void.
@@ -403,11 +432,20 @@ class Lane:
         is_alone = runs_alone(run.job)
         if is_alone:
             await self._poison_pills.enter(run)
+        task, turn, handler = run.job.spec.task, None, self.processor.handler
+        if task is not None:
+            handler, turn = self._tasks.handler(task), self._tasks.turn(task)
+        if turn is not None:
+            await turn.acquire()
         before = CURRENT.set(run)
-        ending = await execute(run, self.processor.handler)
+        ending = await execute(run, handler)
         CURRENT.reset(before)
+        if turn is not None:
+            turn.release()
         if run.partial:
             log_capture.finish(run)
+        if isinstance(ending, Failed | Retried) and not run.is_abandoned:
+            self._log_error(run, ending)
         # Its progress and log lines are written before its ending.
         progress_sender = self._context.run_services.progress_sender
         if progress_sender.has_pending(run):
@@ -420,15 +458,27 @@ class Lane:
         self._context.on_freed()
         self._changed.set()
 
-    def _abandon(self, run: ActiveRun) -> None:
-        self._end(run, forced_ending(run))
+    def abandon(self, run: ActiveRun) -> None:
+        """Settle a run whose handler goes on although it was interrupted."""
+        ending = forced_ending(run)
+        if isinstance(ending, Failed | Retried):
+            self._log_error(run, ending)
+        self._end(run, ending)
         self._changed.set()
+
+    def _log_error(self, run: ActiveRun, ending: Failed | Retried) -> None:
+        """Add the error of a run that failed to the job's log."""
+        line = error_line_of(Outcome(run.job, ending))
+        if line is not None:
+            self._context.run_services.progress_sender.send(run, line)
 
     def _end(self, run: ActiveRun, ending: Ending | None) -> None:
         self.done += 1
         if isinstance(ending, _WORKED):
             self.timings.count_run(run)
         if ending is not None:
+            if run.reached is not None:
+                ending = with_progress(ending, run.reached.percent, run.reached.data)
             self._ended.append(Outcome(run.job, ending))
         if run in self._displaced:
             self._displaced.discard(run)

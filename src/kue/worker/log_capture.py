@@ -137,9 +137,9 @@ def _print(active: ActiveJob, text: str) -> None:
 def _keep(active: ActiveJob, text: str, level: str) -> None:
     active.lines += 1
     if active.lines <= MAX_CAPTURED:
-        active.log(text, level)
+        active.log(text, level=level)
     elif active.lines == MAX_CAPTURED + 1:
-        active.log(ENOUGH, "warning")
+        active.log(ENOUGH, level="warning")
 
 
 def _last_resort(record: logging.LogRecord) -> None:

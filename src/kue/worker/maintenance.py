@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from kue.aio.tasks import wait_for_first
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kue.store.values import MaintenanceResult
     from kue.worker.shared_context import SharedContext
 
@@ -33,8 +35,14 @@ MAINTENANCE_JITTER = 0.2
 class Maintenance:
     """Maintenance of the store: promotes, rescues, expires, prunes, fires schedules."""
 
-    def __init__(self, context: SharedContext) -> None:
+    def __init__(
+        self,
+        context: SharedContext,
+        on_failures: Callable[[], None] = lambda: None,
+    ) -> None:
         self._context = context
+        #: Called when jobs have failed that are to be reported.
+        self._on_failures = on_failures
         self._is_overdue = asyncio.Event()
 
     def wake(self) -> None:
@@ -60,6 +68,8 @@ class Maintenance:
         )
         if result:
             logger.debug("maintenance: %s", result)
+        if result.failures:
+            self._on_failures()
         return result
 
 

@@ -83,7 +83,7 @@ class ProgressSender:
         if pending is None:
             pending = self._pending[active] = _Pending(self._loop.create_future())
         if isinstance(report, Progress):
-            pending.update = report
+            pending.update = active.reached = report
         else:
             pending.lines.append(report)
         self._sender.start()

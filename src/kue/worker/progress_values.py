@@ -71,16 +71,28 @@ def progress(
     return Progress(job_id, percent(done, total), data, token)
 
 
-def line(text: object, level: str = "info", *, attempt: int = 0) -> LogLine:
+def line(text: object, *args: object, level: str = "info", attempt: int = 0) -> LogLine:
     """
     Return a line for a job's log; anything that is not a string is shown by `repr`.
 
     Raises:
-        ValueError: There is no such level.
+        ValueError: There is no such level, or *args* do not fit the text.
     """
     if level not in LEVELS:
         raise ValueError(f"log level {level!r} is unknown; there are {list(LEVELS)}")
     shown = text if isinstance(text, str) else repr(text)
+    if args:
+        shown = _formatted(shown, args)
     # Lone surrogates (bytes that were not UTF-8) cannot be stored.
     clean = shown[:MAX_LOG_TEXT].encode("utf-8", "backslashreplace").decode()
     return LogLine(clean[:MAX_LOG_TEXT], level, attempt)
+
+
+def _formatted(text: str, args: tuple[object, ...]) -> str:
+    try:
+        return text % args
+    except (TypeError, ValueError) as exc:
+        raise ValueError(
+            f"log text {text!r} cannot be formatted with {args!r}: {exc}; "
+            'a level is given by name: log(text, level="warning")'
+        ) from exc

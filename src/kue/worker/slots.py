@@ -8,6 +8,7 @@ for the others; in strict order a type gets the slots that types before it leave
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ class SlotClaimant:
     held: int = 0
     #: Whether the store may have work for it.
     may_have_work: bool = True
+    #: In strict order, those with lower numbers come first.
+    rank: int = 0
 
     @property
     def free(self) -> int:
@@ -36,7 +39,7 @@ class SlotBudget:
     """
     Slots that several types share, and a limit for the number of runs in all.
 
-    *total* and *runs* are None for no limit.
+    *total* and *runs* are None for no limit.  *may_grow*: types may be added later.
     """
 
     def __init__(
@@ -46,14 +49,19 @@ class SlotBudget:
         total: int | None = None,
         runs: int | None = None,
         strict: bool = False,
+        may_grow: bool = False,
     ) -> None:
-        self._claimants = claimants
+        self._claimants = list(claimants)
         self._total = total or 0
         self._runs = runs
         self._strict = strict
         wanted = sum(claimant.slots for claimant in claimants)
         #: Whether types compete for slots.
-        self.is_tight = total is not None and wanted > total
+        self.is_tight = total is not None and (may_grow or wanted > total)
+
+    def add(self, claimant: SlotClaimant) -> None:
+        """Let one more type share the slots, in the order of the ranks."""
+        bisect.insort(self._claimants, claimant, key=lambda one: one.rank)
 
     def take(self, claimant: SlotClaimant, most: int) -> int:
         """Take up to *most* slots for a claim; return how many."""

@@ -1,9 +1,9 @@
 """
-Webhooks: reports of alerts, sent by jobs of the reserved type ``kue.webhook``.
+Webhooks: reports of alerts and failures, sent by jobs of the type ``kue.webhook``.
 
-A job has only the name of its report.  URL and body are a record that only the alert
-monitor writes: a client that may add jobs cannot have workers send anything anywhere,
-and the URL, which may be a secret, is in no list of jobs and in no log.
+A job has only the name of its report.  URL and body are a record that only workers
+write: a client that may add jobs cannot have them send anything anywhere, and the URL,
+which may be a secret, is in no list of jobs and in no log.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from kue.worker.lane import Processor
 
 if TYPE_CHECKING:
     from kue.model.alerts import AlertNotice
+    from kue.model.job import Draft
     from kue.model.payload import JSON
     from kue.model.settings import Settings
     from kue.store.contract import Store
@@ -65,26 +66,15 @@ class WebhookRefused(Exception):
     """The server did not accept a webhook."""
 
 
-async def add(store: Store, notice: AlertNotice, url: str) -> None:
+async def add_alert(store: Store, notice: AlertNotice, url: str) -> None:
     """Add the job that reports *notice*; a second one of the same is not added."""
-    now = await store.now()
-    delivery = msgspec.json.encode(Delivery(url, _body(notice))).decode()
-    await store.keep(KeepRequest(ROOM, notice.id, delivery, until=now + KEPT_MS))
-    job = draft(
-        TYPE,
-        {
-            "notice": notice.id,
-            "queue": notice.type,
-            "alert": notice.kind,
-            "status": notice.status,
-        },
-        unique=notice.id,
-        unique_for=KEPT_MS / 1000,
-        attempts=ATTEMPTS,
-        backoff=exponential(FIRST_RETRY, max=LAST_RETRY, jitter=0.5),
-        timeout=JOB_TIMEOUT,
-        tags=["alert"],
-    )
+    data: dict[str, JSON] = {
+        "notice": notice.id,
+        "queue": notice.type,
+        "alert": notice.kind,
+        "status": notice.status,
+    }
+    job = await prepare(store, Delivery(url, _body(notice)), data, tag="alert")
     [added] = await store.add([job], producer=secrets.token_hex(8), seq=1)
     if added.is_refused:
         logger.error(
@@ -93,6 +83,26 @@ async def add(store: Store, notice: AlertNotice, url: str) -> None:
             notice.type,
             TYPE,
         )
+
+
+async def prepare(
+    store: Store, delivery: Delivery, data: dict[str, JSON], *, tag: str
+) -> Draft:
+    """Keep a report; return the job that sends it, of which a second is not added."""
+    name = str(data["notice"])
+    text = msgspec.json.encode(delivery).decode()
+    until = await store.now() + KEPT_MS
+    await store.keep(KeepRequest(ROOM, name, text, until=until))
+    return draft(
+        TYPE,
+        data,
+        unique=name,
+        unique_for=KEPT_MS / 1000,
+        attempts=ATTEMPTS,
+        backoff=exponential(FIRST_RETRY, max=LAST_RETRY, jitter=0.5),
+        timeout=JOB_TIMEOUT,
+        tags=[tag],
+    )
 
 
 def processor(store: Store, settings: Settings) -> Processor:

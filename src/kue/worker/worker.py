@@ -8,8 +8,9 @@ import logging
 import os
 import secrets
 import socket
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVarTuple
 
 import msgspec
 
@@ -20,6 +21,7 @@ from kue.model.job import State
 from kue.model.names import check_path_name
 from kue.worker import webhook
 from kue.worker.alert_monitor import AlertMonitor
+from kue.worker.failure_reporter import FailureOptions, FailureReporter
 from kue.worker.heartbeat import HandleOrder, Heartbeat
 from kue.worker.idle_wait import IdleWait
 from kue.worker.lane import LOOPS_PER_LANE, Lane, LaneContext, Processor
@@ -36,19 +38,25 @@ from kue.worker.status import StatusCollector, WorkerLoopMonitor
 from kue.worker.unhandled_types import warn_of_unhandled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Coroutine, Sequence
 
+    from kue.aio.retry import OnError
     from kue.model.alerts import AlertNotice
     from kue.model.settings import Settings
     from kue.store.contract import Store
-    from kue.store.values import Outcome
 
 logger = logging.getLogger(__name__)
 
 Ts = TypeVarTuple("Ts")
+#: Returns processors for those of the queues given that the worker is to serve.
+FindQueues: TypeAlias = Callable[[Iterable[str]], list[Processor]]
 
 GRACE_SECONDS = 30.0
 IDLE_GRACE_SECONDS = 1.0
+#: How often a worker that serves queues by pattern looks for new ones.
+FIND_SECONDS = 2.0
+#: Slots that its queues share in strict order, if it has none yet.
+FIRST_SLOTS = 100
 #: How often a worker that stops by itself checks whether it is done.
 BURST_SECONDS = 0.05
 
@@ -83,11 +91,13 @@ class Worker:
         settings: Settings,
         options: WorkerOptions = WorkerOptions(),  # noqa: B008 - frozen
         *,
-        on_failed: Callable[[Outcome], None] | None = None,
+        find_queues: FindQueues | None = None,
+        failures: FailureOptions = FailureOptions(),  # noqa: B008 - immutable
         on_alerts: Callable[[Sequence[AlertNotice]], None] | None = None,
+        on_error: OnError | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        if not processors:
+        if not processors and find_queues is None:
             raise ConfigError(
                 "there is nothing to work on: register a handler with @q.task or "
                 "q.process(type, n, handler) first"
@@ -95,15 +105,17 @@ class Worker:
         self.name = check_path_name(options.name or _new_name(), what="worker name")
         self.processors = tuple(processors)
         self._store = store
-        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS)
+        self._store_retry = StoreRetry(store.name, max_bugs=MAX_BUGS, on_error=on_error)
         self._settings = settings
         self._options = options
-        self._on_failed = on_failed
+        self._find_queues = find_queues
+        self._failures = failures
         self._on_alerts = on_alerts
         self._lanes: list[Lane] = []
         self._context = SharedContext(
             self.name, store, self._store_retry, settings, self._lanes, sleep
         )
+        self._reporter = FailureReporter(store, self._store_retry, failures.types)
         self.status = StatusCollector(
             self._context, self.processors, self._shared_slots()
         )
@@ -117,6 +129,7 @@ class Worker:
         self._bug: Exception | None = None
         #: What its lanes share, while it runs.
         self._lane_context: LaneContext | None = None
+        self._heartbeat: Heartbeat | None = None
         #: A lane has no work for the moment.
         self._became_idle = asyncio.Event()
         #: It was ordered to stop through the store, and is not to be replaced.
@@ -221,8 +234,8 @@ class Worker:
             stack.push_async_callback(self._deregister)
             timings = TimingReporter(self._context)
             stack.push_async_callback(timings.close)
-            maintenance = Maintenance(self._context)
-            heartbeat = Heartbeat(
+            maintenance = Maintenance(self._context, self._reporter.wake)
+            heartbeat = self._heartbeat = Heartbeat(
                 self._context,
                 info=self.status,
                 handle_order=handle_order,
@@ -241,6 +254,7 @@ class Worker:
                 self._start(group, "timings", timings.run),
                 self._start(group, "store check", check_store, self._context),
                 self._start(group, "lost endings", release_lost, self._context),
+                self._start(group, "failures", self._reporter.run),
             ]
             await self._run_lanes(group, idle_wait, poison_pills, services)
         logger.info("worker %s stopped", self.name)
@@ -283,9 +297,15 @@ class Worker:
     ) -> None:
         loops = [task for lane in self._lanes for task in self._start_lane(group, lane)]
 
+        def handle(processor: Processor) -> None:
+            loops.extend(self._start_lane(group, self._add_own_lane(processor)))
+
         def handle_webhooks() -> None:
             if not any(lane.type == webhook.TYPE for lane in self._lanes):
-                loops.extend(self._start_lane(group, self._add_webhook_lane()))
+                handle(webhook.processor(self._store, self._settings))
+
+        if self._failures.hooks is not None:
+            handle(self._failures.hooks)
 
         alert_monitor = AlertMonitor(
             self._store, on_notices=self._on_alerts, on_webhooks=handle_webhooks
@@ -303,6 +323,7 @@ class Worker:
             self._start(group, "idle wait", idle_wait.run),
             self._start(group, "alerts", alert_monitor.run, self._context.sleep),
             self._start(group, "stop when done", self._stop_when_done),
+            self._start(group, "new queues", self._serve_new_queues, group, loops),
         ]
         grace = 0.0
         try:
@@ -327,31 +348,64 @@ class Worker:
             for number in range(LOOPS_PER_LANE)
         ]
 
-    def _add_webhook_lane(self) -> Lane:
-        """Add a lane for webhooks, with slots of its own; the heartbeat resumes it."""
+    def _add_own_lane(self, processor: Processor) -> Lane:
+        """Add a lane of Kue's own, with its own slots; the heartbeat resumes it."""
         assert self._lane_context is not None
-        processor = webhook.processor(self._store, self._settings)
         claimant = SlotClaimant(processor.slots)
         context = self._lane_context._replace(budget=SlotBudget([claimant]))
+        return self._add_lane(processor, claimant, context)
+
+    def _add_lane(
+        self, processor: Processor, claimant: SlotClaimant, context: LaneContext
+    ) -> Lane:
         lane = Lane(processor, claimant, context)
         self._lanes.append(lane)
         self.status.add(processor)
+        return lane
+
+    async def _serve_new_queues(
+        self, group: asyncio.TaskGroup, loops: list[asyncio.Task[None]]
+    ) -> None:
+        """Add a lane for each queue that appears in the store and is to be served."""
+        while self._find_queues is not None:
+            names = await self._store_retry.persist("new queues", self._store.types)
+            for processor in self._unserved(names):
+                loops.extend(self._start_lane(group, self._add_queue_lane(processor)))
+            await self._context.sleep(FIND_SECONDS)
+
+    def _unserved(self, names: Iterable[str]) -> list[Processor]:
+        if self._find_queues is None:
+            return []
+        served = {lane.type for lane in self._lanes}
+        found = self._find_queues(set(names) - served)
+        return [one for one in found if one.type not in served]
+
+    def _add_queue_lane(self, processor: Processor) -> Lane:
+        assert self._lane_context is not None
+        logger.info("worker %s serves queue %s", self.name, processor.type)
+        claimant = _claimant(processor)
+        self._lane_context.budget.add(claimant)
+        lane = self._add_lane(processor, claimant, self._lane_context)
+        # Else the next heartbeat resumes it.
+        if self._heartbeat is not None and self._heartbeat.may_claim:
+            lane.resume()
         return lane
 
     def _shared_slots(self) -> int | None:
         """Return how many slots types share; None when each has its own."""
         if self._options.concurrency is None and self._options.strict:
             # An order matters only among types that share slots.
-            return max(one.slots for one in self.processors)
+            return max((one.slots for one in self.processors), default=FIRST_SLOTS)
         return self._options.concurrency
 
     def _build_lanes(self, run_services: RunServices) -> tuple[IdleWait, PoisonPills]:
-        claimants = [SlotClaimant(one.slots, one.weight) for one in self.processors]
+        claimants = [_claimant(one) for one in self.processors]
         budget = SlotBudget(
             claimants,
             total=self._shared_slots(),
             runs=self._options.max_jobs,
             strict=self._options.strict,
+            may_grow=self._find_queues is not None,
         )
         idle_wait = IdleWait(
             self._context,
@@ -368,7 +422,7 @@ class Worker:
             # Unless slots are tight, no lane waits for those of others.
             on_freed=self._look_again if budget.is_tight else lambda: None,
             on_paused=idle_wait.interrupt,
-            on_failed=self._on_failed,
+            on_failed=self._reporter.note if self._failures.types else None,
         )
         self._lane_context = context
         # Idle wait and poison pills have the same list: lanes and they need each other.
@@ -394,7 +448,9 @@ class Worker:
     def _is_spent(self) -> bool:
         """Whether as many runs have begun as `max_jobs` allows."""
         most = self._options.max_jobs
-        return most is not None and sum(lane.begun for lane in self._lanes) >= most
+        # Those of Kue's own types come after them, and do not count.
+        lanes = self._lanes[: len(self.processors)]
+        return most is not None and sum(lane.begun for lane in lanes) >= most
 
     async def _is_drained(self) -> bool:
         if not self._options.burst or not all(lane.is_idle for lane in self._lanes):
@@ -406,10 +462,20 @@ class Worker:
         paused = {pause.type for pause in pauses if pause.worker is None}
         if None in paused:
             return True
-        return not waiting & {lane.type for lane in self._lanes} - paused
+        served = {lane.type for lane in self._lanes}
+        served |= {one.type for one in self._unserved(waiting)}
+        if waiting & served - paused:
+            return False
+        # The hooks of what failed here are work, too.
+        return self._failures.hooks is None or await self._store_retry.persist(
+            "burst", self._reporter.is_done
+        )
 
     async def _drain(self, loops: list[asyncio.Task[None]], grace: float) -> None:
         """Let runs end, requeue the others, settle all of them."""
+        if not loops:
+            # It served queues by pattern, and found none.
+            return
         # Without runs there is only a claim in flight; an unavailable store must not
         # delay us for that.
         may_take = self._unfinished or self._is_finishing
@@ -461,6 +527,10 @@ class Worker:
                     logger.warning("the stacks could not be written: %s", exc)
 
         return handle_order
+
+
+def _claimant(processor: Processor) -> SlotClaimant:
+    return SlotClaimant(processor.slots, processor.weight, rank=processor.rank)
 
 
 def _new_name() -> str:

@@ -138,4 +138,4 @@ def _queue_of(target: str | None) -> Kue:
         return load(target)[0]
     config = settings_here(target)
     refuse_missing_file(config.url)
-    return Kue(config.url)
+    return Kue(config)

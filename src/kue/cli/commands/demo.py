@@ -21,6 +21,7 @@ from kue.cli.params import PORT_NUMBER
 from kue.client.queue import Kue
 from kue.model.errors import ConfigError, KueError
 from kue.model.job import UNFINISHED, State
+from kue.model.settings import DEFAULT_PREFIX
 
 if TYPE_CHECKING:
     import socket
@@ -172,7 +173,9 @@ async def _demo(
     url: str, plan: DemoPlan, listener: socket.socket | None, *, opens: bool
 ) -> None:
     console = output()
-    async with Kue(url) as q:
+    # A file of its own has no use for the prefix that is set for a Redis.
+    prefix = DEFAULT_PREFIX if url.startswith("sqlite:") else None
+    async with Kue(url, prefix=prefix) as q:
         print_message(f"{plan}; {await q.open()}")
         jobs = DemoJobs(q, pace=plan.pace)
         async with _dashboard(q, listener, opens=opens) as link:

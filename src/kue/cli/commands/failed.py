@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from kue.cli.commands.failure_rules import replay, rule, rules
 from kue.cli.commands.job.change import delay_option, each, ids_argument, results_json
 from kue.cli.context import changes, json_option, noun, reads
 from kue.cli.output.console import DONE, confirm, print_message, yes_option
 from kue.cli.output.listing import Column, Listing, ago, count, progress_bar, show_json
-from kue.cli.output.text import jobs
+from kue.cli.output.text import jobs, name_and_queue
 from kue.cli.params import (
     DURATION,
     JOB_IDS,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 COLUMNS: tuple[Column[Job], ...] = (
     Column("id", lambda job: job.id, is_number=True),
-    Column("type", lambda job: job.type, wraps=True),
+    Column("type", name_and_queue, wraps=True),
     Column("failed", lambda job: ago(job.ended_at or job.updated_at), rank=1),
     Column("attempts", lambda job: job.attempts, is_number=True, rank=2),
     Column("error", lambda job: job.error.summary if job.error else "", is_long=True),
@@ -254,10 +255,10 @@ async def prune(q: Kue, older_than: timedelta, type: str | None, as_json: bool) 
     _print_summary("removed", summary, as_json=as_json)
 
 
-@noun(list_, retry, forget, flush, prune)
+@noun(list_, retry, forget, flush, prune, replay, rule, rules)
 def failed() -> None:
     """
-    List, retry or remove failed jobs.
+    List, retry, forward or remove failed jobs.
 
     A job is failed when its attempts are used up, or when it must not be retried.
 

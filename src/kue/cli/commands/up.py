@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @click.command(
     epilog=EXIT_CODES,
     # A dashboard keeps running, also when there is nothing left to do.
-    params=[param for param in worker.params if param.name != "burst"],
+    params=[
+        param for param in worker.params if param.name not in ("burst", "connection")
+    ],
 )
 @dashboard_options
 def up(**given: Any) -> int:

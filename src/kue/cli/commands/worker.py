@@ -113,15 +113,26 @@ option = partial(env_option, "WORKER")
     help="Jobs at once in each process; else as the tasks define.",
 )
 @option(
+    "--connection",
+    metavar="NAME",
+    help="Work on this connection of $KUE_CONNECTIONS, not on that of the queue.",
+)
+@option(
     "--types",
     type=Parsed("names", _names),
     default=(),
     help="Run only these types: a,b,c.",
 )
 @option(
+    "--queues",
+    type=Parsed("names", _names),
+    default=(),
+    help="Serve these queues instead: mail,default; mail-*; '!mail-bulk': all but it.",
+)
+@option(
     "--strict",
     is_flag=True,
-    help="Prefer types in the given order, instead of sharing fairly.",
+    help="Prefer types or queues in the given order, instead of sharing fairly.",
 )
 @option("--burst", is_flag=True, help="Exit when there is nothing left to do.")
 @option(
@@ -215,6 +226,8 @@ def options_of(
     is_range = processes.most > processes.least
     if balance and not is_range:
         raise click.UsageError("--balance needs a range, such as --processes 1:8")
+    if given["types"] and given["queues"]:
+        raise click.UsageError("give --types or --queues, not both")
     if not target_wait:
         raise click.UsageError("--target-wait must be more than 0")
     level = log_level or LEVELS[max(-2, min(verbose - quiet, 1))]

@@ -18,6 +18,7 @@ from kue.model.duration import words as words
 if TYPE_CHECKING:
     from datetime import tzinfo
 
+    from kue.model.job import JobTerms
     from kue.model.payload import JSON
 
 #: Control characters, line ends, and characters that reorder or hide text.
@@ -37,6 +38,11 @@ def visible(text: str) -> str:
 def visible_lines(text: str) -> list[str]:
     """Return the lines of *text*, control characters escaped."""
     return [visible(line.expandtabs(4)) for line in text.splitlines()]
+
+
+def name_and_queue(job: JobTerms) -> str:
+    """Return the task of *job*, and its queue if that has another name."""
+    return job.name if job.name == job.queue else f"{job.name} ({job.queue})"
 
 
 def json_text(value: JSON) -> str:

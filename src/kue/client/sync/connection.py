@@ -117,8 +117,9 @@ class BlockingHandle(Generic[T_co]):
 
     def _on(self, queue: Kue) -> JobHandle[T_co]:
         """Return the handle for *queue*, which is another one after a fork."""
-        connection = queue._connection
-        if self._handle._connection is not connection:
+        ours = self._handle._connection
+        connection = queue._connection.counterpart(ours)
+        if ours is not connection:
             self._handle = copy(self._handle)
             self._handle._connection, self._handle._callbacks = connection, None
         return self._handle

@@ -13,7 +13,7 @@ import msgspec
 from kue.client.sync.connection import BlockingHandle, T_co
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from kue.model.duration import Duration
@@ -49,8 +49,9 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         Wait until the job has ended and return its result.
 
-        The store notifies us; nothing is polled.  A job with ``remove_on_complete``
-        leaves no result: this returns None, or raises JobNotFound if it ended before.
+        The store notifies us; nothing is polled.  The result of a job with
+        ``remove_on_complete`` is only sent to those who wait: if it ended before, this
+        raises JobNotFound.
 
         Raises:
             JobFailed, JobCancelled: It ended that way.
@@ -60,9 +61,9 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         """
         return self._call(lambda job: job.result(timeout))
 
-    def log(self, text: object, level: str = "info") -> None:
-        """Add a line to the job's log, whatever its state."""
-        self._call(lambda job: job.log(text, level))
+    def log(self, text: object, *args: object, level: str = "info") -> None:
+        """Add a line to the job's log, whatever its state; *args* fill its %s."""
+        self._call(lambda job: job.log(text, *args, level=level))
 
     def progress(self, done: float, total: float = 100, data: JSON = None) -> None:
         """
@@ -102,14 +103,35 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         priority: PriorityGiven | msgspec.UnsetType = msgspec.UNSET,
         tags: Iterable[str] | msgspec.UnsetType = msgspec.UNSET,
         attempts: AttemptsGiven | msgspec.UnsetType = msgspec.UNSET,
+        meta: Mapping[str, str] | msgspec.UnsetType = msgspec.UNSET,
     ) -> None:
-        """Change what is given; a run in progress keeps the data it started with."""
+        """
+        Change what is given; a run in progress keeps the data it started with.
+
+        Fields of *meta* are set, and those not named stay.
+        """
         tags = tags if tags is msgspec.UNSET else tuple(tags)
         self._call(
             lambda job: job.update(
-                data=data, priority=priority, tags=tags, attempts=attempts
+                data=data, priority=priority, tags=tags, attempts=attempts, meta=meta
             )
         )
+
+    def set(self, key: str, value: str) -> None:
+        """
+        Set a further field of the job, which is kept with it: its ``meta``.
+
+        Text; all fields together have at most 8 KiB.
+
+        Raises:
+            JobNotFound: It was removed, or its id belongs to another job by now.
+            BadPayload: There is too much of it.
+        """
+        self._call(lambda job: job.set(key, value))
+
+    def get(self, key: str) -> str | None:
+        """Return a further field of the job as it is now; None if it was never set."""
+        return self._call(lambda job: job.get(key))
 
     def cancel(self, reason: str = "") -> bool:
         """

@@ -71,6 +71,10 @@ class SyncKue(SyncQueueMethods, SyncRunMethods):
     def settings(self) -> Settings:
         return self._queue.settings
 
+    def on_connection(self, name: str) -> SyncKue:
+        """Return the same queue on another connection: see `kue.Kue.on_connection`."""
+        return self._queue.on_connection(name).sync
+
     def open(self) -> str:
         """Connect now, and return a sentence on how durable the store is."""
         return self.call(lambda q: q.open())

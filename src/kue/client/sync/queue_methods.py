@@ -15,7 +15,7 @@ from kue.model.job import FINAL, PROMOTABLE
 from kue.store.values import MAX_SCAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from kue.client.admin import OnFull, WithId, WorkerOrder
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kue.model.alerts import ActiveAlert, AlertRule
     from kue.model.circuit import Circuit
     from kue.model.duration import Duration
+    from kue.model.failure_rule import FailureRule
     from kue.model.job import Draft, Job, State
     from kue.model.named_limits import StoredLimit, TaskLimit
     from kue.model.options import FilterOptions
@@ -113,9 +114,17 @@ class SyncQueueMethods(BlockingCalls):
         """Return every type that ever had a job, sorted."""
         return self.call(lambda q: q.types())
 
-    def work_time(self) -> int:
-        """Return how long runs of the last 24 hours took, all together, in ms."""
-        return self.call(lambda q: q.work_time())
+    def work_time(self, within: Duration | None = None) -> int:
+        """
+        Return how long all successful runs ever took, all together, in ms.
+
+        With *within*, at most a day, it is the time of runs that ended in these last
+        minutes, failed ones included.
+
+        Raises:
+            ValueError: *within* is longer than a day: add up `hours`.
+        """
+        return self.call(lambda q: q.work_time(within))
 
     def stats(self, since: int, until: int) -> list[Stat]:
         """Return counters by minute and type, from minute *since* to *until*."""
@@ -201,14 +210,15 @@ class SyncQueueMethods(BlockingCalls):
         """
         Return jobs that match everything given.
 
-        *text* is searched in the data, *error* in the last error, ignoring case;
-        *worker* runs the job or ran it last; *fingerprint* is that of a group of
-        `errors`; *data* maps paths to values, such as ``{"user.id": 42}``;
-        *since* and *until* are creation times in Unix ms; *accept* is called with
-        each job that matches so far.
+        *text* is words in the data, the last error or the newest 100 lines of the log,
+        in any order, ignoring case; ``'"two words"'`` is a phrase.  *error* is the same
+        in the last error alone.  *worker* runs the job or ran it last; *fingerprint* is
+        that of a group of `errors`; *data* maps paths to values, such as
+        ``{"user.id": 42}``; *since* and *until* are creation times in Unix ms; *accept*
+        is called with each job that matches all of that but the words of *text*.
 
-        Scans no more than about *scan* jobs: a page may be short, even empty, and
-        still have a cursor.
+        Looks at no more than *scan* jobs, and about 32 MiB of them: a page may be
+        short, even empty, and still have a cursor.  `Page.looked_at` is how many.
         """
         return self.call(
             lambda q: q.find(
@@ -428,6 +438,57 @@ class SyncQueueMethods(BlockingCalls):
             ValueError, TypeError: The name makes no sense.
         """
         return self.call(lambda q: q.close_circuit(name, by=by))
+
+    def failure_rules(self) -> dict[str | None, FailureRule]:
+        """Return what is done about failed jobs, by type; None: about those of all."""
+        return self.call(lambda q: q.failure_rules())
+
+    def set_dead_letter(self, type: str | None, to: str | None) -> None:
+        """
+        Forward jobs of *type* (None: of any) that fail from now on to the type *to*.
+
+        None: forward them no more.  It holds until the program declares another one.
+
+        Raises:
+            ValueError: *to* is *type* itself, or one of Kue's own types.
+        """
+        self.call(lambda q: q.set_dead_letter(type, to))
+
+    def set_failure_webhook(self, type: str | None, url: str | None) -> None:
+        """
+        Report jobs of *type* (None: of any) that fail from now on to *url*.
+
+        None: report them no more.  A report is a job of the type ``kue.webhook``, which
+        is retried, and signed with the setting ``webhook_secret``.
+
+        Raises:
+            ValueError: The URL is not one of http or https, or has credentials.
+        """
+        self.call(lambda q: q.set_failure_webhook(type, url))
+
+    def replay(
+        self,
+        dead_letter: str,
+        *,
+        type: str | None = None,
+        ids: Collection[int] | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """
+        Put dead letters back to where they came from; return how many.
+
+        The job that failed is retried, if it is still there and has failed; if not,
+        it is added again as it was, with a new id.  Then the dead letter is removed.
+
+        Args:
+            dead_letter: The type of the dead letters.
+            type: Only those of jobs of this type.
+            ids: Only these dead letters.
+            limit: No more than so many, the oldest first.
+        """
+        return self.call(
+            lambda q: q.replay(dead_letter, type=type, ids=ids, limit=limit)
+        )
 
     def schedule(
         self, name: str, draft: Draft, **options: Unpack[ScheduleOptions]

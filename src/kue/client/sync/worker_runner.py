@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.sync.connection import BlockingCalls
@@ -54,6 +54,7 @@ class SyncRunMethods(BlockingCalls):
         *,
         signals: bool = True,
         types: Iterable[str] | None = None,
+        queues: Iterable[str] | None = None,
         **options: Unpack[RunOptions],
     ) -> None:
         """
@@ -64,19 +65,22 @@ class SyncRunMethods(BlockingCalls):
         """
         refuse_on_a_loop("await q.run(…)")
         self._connected()
-        wanted = None if types is None else tuple(types)
+        served = _served(types, queues)
         with stopped_by_signals(self.stop) if signals else nullcontext():
-            self.call(lambda q: q.run(signals=False, types=wanted, **options))
+            self.call(lambda q: q.run(signals=False, **served, **options))
 
     @contextmanager
     def work(
-        self, *, types: Iterable[str] | None = None, **options: Unpack[WorkOptions]
+        self,
+        *,
+        types: Iterable[str] | None = None,
+        queues: Iterable[str] | None = None,
+        **options: Unpack[WorkOptions],
     ) -> Iterator[Worker]:
         """Run jobs during the body of ``with q.sync.work():``, and stop after it."""
         refuse_on_a_loop("async with q.work(…): …")
         connection = self._connected()
-        wanted = None if types is None else tuple(types)
-        working = connection.queue.work(types=wanted, **options)
+        working = connection.queue.work(**_served(types, queues), **options)
         worker = connection.loop.call(working.__aenter__())
         try:
             yield worker
@@ -98,3 +102,16 @@ class SyncRunMethods(BlockingCalls):
         connection = self._current()
         if connection is not None:
             connection.loop.call_soon(connection.queue.stop)
+
+
+class _Served(TypedDict):
+    types: tuple[str, ...] | None
+    queues: tuple[str, ...] | None
+
+
+def _served(types: Iterable[str] | None, queues: Iterable[str] | None) -> _Served:
+    """Read both here: an iterable may belong to this thread."""
+    return {
+        "types": None if types is None else tuple(types),
+        "queues": None if queues is None else tuple(queues),
+    }

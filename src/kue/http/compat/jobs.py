@@ -17,7 +17,7 @@ from kue.http.framework.problem import bad_request
 from kue.model.duration import MAX_MS
 from kue.model.errors import InvalidTransition
 from kue.store.batches import bytes_of_job
-from kue.store.values import MAX_PAGE_BYTES
+from kue.store.values import MAX_PAGE_BYTES, Filter
 from kue.vertx import job_json
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ MAX_PAGE = 201
 FEW = 20
 #: Characters of a search text.
 MAX_TEXT = 200
-#: How many jobs a search reads, the newest first, and in steps of how many.
-MAX_SEARCHED, SEARCH_STEP = 10_000, 1_000
+#: How many jobs a search looks at, the newest first, and in how many steps: each is
+#: bounded in bytes, too.
+MAX_SEARCHED, SEARCH_STEPS = 50_000, 5
 #: The header that reports it, if there are more.
 SEARCHED = "Kue-Searched"
 
@@ -107,35 +108,32 @@ async def search(
     q: Kue, text: str, redaction: Redaction
 ) -> tuple[list[str], dict[str, str]]:
     """
-    Return the ids of jobs whose visible data has all words of *text*, newest first.
+    Return the ids of jobs that have all words of *text*, newest first.
 
-    Reads the newest `MAX_SEARCHED` jobs.  Also returns headers of the response: that
-    not all jobs were read.
+    Looks at the newest `MAX_SEARCHED` jobs.  Also returns headers of the response: that
+    there are others.
     """
     if len(text) > MAX_TEXT:
         raise bad_request(f"a search text has at most {MAX_TEXT} characters")
+    wanted = Filter(text=text)
     ids: list[str] = []
     cursor: str | None = None
-    words = text.split()
-
-    def is_found(job: Job) -> bool:
-        return all(redaction.finds(word, job.data) for word in words)
-
-    for _ in range(MAX_SEARCHED // SEARCH_STEP if words else 0):
-        found = await q.find(
-            # The store searches for one word: the longest, probably the rarest.
-            text=max(words, key=len),
+    looked_at = 0
+    for _ in range(SEARCH_STEPS if wanted.terms else 0):
+        found = await q.store.find(
+            wanted,
             limit=MAX_PAGE - len(ids),
             cursor=cursor,
             descending=True,
-            scan=SEARCH_STEP,
-            accept=is_found,
+            scan=MAX_SEARCHED // SEARCH_STEPS,
+            redact=redaction,
         )
         ids += [str(job.id) for job in found.jobs]
+        looked_at += found.looked_at
         cursor = found.cursor
         if cursor is None or len(ids) >= MAX_PAGE:
             break
-    return ids, {} if cursor is None else {SEARCHED: f"newest {MAX_SEARCHED}"}
+    return ids, {} if cursor is None else {SEARCHED: f"newest {looked_at}"}
 
 
 # -- changing ------------------------------------------------------------------

@@ -15,7 +15,6 @@ import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from kue.http.framework.problem import bad_request
@@ -196,11 +195,6 @@ class Redaction:
         return replace(
             error, message=self.text(error.message), stack=self.text(error.stack)
         )
-
-    def finds(self, text: str, data: JSON) -> bool:
-        """Return whether *text* is in the visible part of *data*."""
-        shown = msgspec.json.encode(self.hide(data)).decode()
-        return text.casefold() in shown.casefold()
 
     # -- editing ---------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from kue.http.v1 import (
     circuits,
     error_groups,
     events,
+    failures,
     health,
     job_actions,
     jobs,
@@ -27,6 +28,7 @@ SECTIONS = (
     circuits.section,
     scaling.section,
     alerts.section,
+    failures.section,
     # Before single jobs: its paths have a word where theirs have an id.
     bulk_actions.section,
     jobs.section,

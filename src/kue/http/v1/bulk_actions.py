@@ -27,7 +27,7 @@ from kue.http.framework.problem import (
     not_found,
     try_later,
 )
-from kue.http.v1.job_json import JobFilter, JobId, check_paths, visible_match
+from kue.http.v1.job_json import JobFilter, JobId, check_paths
 from kue.http.v1.jobs import MAX_MANY
 from kue.model.errors import KueError
 from kue.model.job import FINAL, PROMOTABLE, UNFINISHED, State
@@ -275,7 +275,6 @@ async def _matching(
 ) -> Batches:
     """Yield jobs that match and have not moved since *now*; a batch may be empty."""
     cursor: str | None = None
-    accept = visible_match(job_filter, context.redaction)
     while True:
         # Descending: a job that is retried and fails again is not found twice.
         page = await context.q.store.find(
@@ -283,7 +282,7 @@ async def _matching(
             limit=MAX_BATCH,
             cursor=cursor,
             descending=True,
-            accept=accept,
+            redact=context.redaction,
         )
         yield [job for job in page.jobs if job.updated_at <= now]
         cursor = page.cursor

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kue.http.framework.operations import Input
 from kue.http.framework.problem import bad_request
+from kue.model.draft import MAX_STALLS
 from kue.model.job import (
     MAX_HISTORY,
     MAX_PARENTS,
@@ -28,11 +29,8 @@ from kue.model.view_struct import View
 from kue.store.values import MAX_NUMBER, MAX_PATHS, DataPath, Filter, Priority
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kue.client.handle import JobHandle
     from kue.http.security.redaction import Redaction
-    from kue.model import job as jobs
 
 #: The last moment that a datetime can represent, Unix ms.
 MAX_MOMENT = 253_402_300_799_999
@@ -62,6 +60,10 @@ class JobPage(msgspec.Struct, frozen=True):
     jobs: list[JobView]
     #: To be given for the next page; null at the end.
     cursor: str | None
+    #: Of a search: how many jobs it looked at for this page, and how many there are of
+    #: the state and type.
+    looked_at: int | None = None
+    total: int | None = None
 
 
 class LogLineView(View, frozen=True, kw_only=True):
@@ -117,6 +119,8 @@ class NewJob(Input, frozen=True, kw_only=True):
 
     type: Name
     data: Any = None
+    #: Where it waits, if not in the queue that is named like its type.
+    queue: Name | None = None
     #: A number from -1024 (first) to 1023, or a name such as "high".
     priority: Priority = 0
     delay: Span = 0
@@ -133,6 +137,10 @@ class NewJob(Input, frozen=True, kw_only=True):
         | None
     ) = None
     timeout: Span | None = None
+    #: The handler is asked to stop after this long, and may clean up.
+    soft_timeout: Span | None = None
+    #: How many lost workers it survives; the next loss fails it.
+    max_stalls: Annotated[int, Meta(ge=0, le=MAX_STALLS)] | None = None
     ttl: Span | None = None
     expires: Span | None = None
     unique: Name | None = None
@@ -155,6 +163,8 @@ class NewJob(Input, frozen=True, kw_only=True):
     retention: Span | None = None
     delivery: Delivery = "at-least-once"
     meta: dict[str, str] = {}
+    #: Whether events of it are published; null: by the settings of the server.
+    events: bool | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -208,17 +218,6 @@ def check_paths(job_filter: JobFilter, redaction: Redaction, location: str) -> N
                 f"the value of {path!r} is hidden, and cannot be searched for",
                 f"{location}.data.{path}",
             )
-
-
-def visible_match(
-    job_filter: JobFilter, redaction: Redaction
-) -> Callable[[jobs.Job], bool] | None:
-    """Return a test of whether the visible part of a job matches, too."""
-    wanted = job_filter.filter
-    if wanted.text is None and wanted.error is None and not wanted.data:
-        return None
-    by_content = Filter(text=wanted.text, error=wanted.error, data=wanted.data)
-    return lambda job: by_content.matches(redaction.job(job))
 
 
 def to_datetime(given: int | datetime) -> datetime:

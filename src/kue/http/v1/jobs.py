@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 #: The most jobs that one request selects by id or adds.
 MAX_MANY = 1_000
-#: Jobs read for one response, so that it comes within a second.
-MAX_SCAN = 2_000
+#: Jobs that a search looks at for one response, so that it comes within a second.
+MAX_SCAN = 10_000
 IDEMPOTENCY_KEY = "idempotency-key"
 #: How long an idempotency key is remembered.
 IDEMPOTENT_FOR = "24h"
@@ -74,9 +74,15 @@ async def find(context: RequestContext, query: JobsQuery) -> JobPage:
     Find jobs, page by page, the newest first.
 
     Jobs of one state come in its own order: waiting ones by priority, delayed ones by
-    when they are due, ended ones by when they ended.  A page may be short, even empty,
-    and still have a cursor; the last page has none.  It ends at about 8 MiB, however
-    few jobs those are.
+    when they are due, ended ones by when they ended.  A page ends at about 8 MiB,
+    however few jobs those are; the last page has no cursor.
+
+    text is words, all of which must be in the data, the last error or the newest 100
+    lines of the log, in any order; "two words" in quotes are a phrase.  error is the
+    same, in the last error alone.
+
+    A search looks at no more than 10,000 jobs per request: a page may be short,
+    even empty, and still have a cursor.  looked_at and total tell how far it is.
 
     A few lists are served at a time; a request that has waited 10 s for its turn gets a
     429 with Retry-After.
@@ -84,7 +90,7 @@ async def find(context: RequestContext, query: JobsQuery) -> JobPage:
     Values in the data are matched by path, such as data.user.id=42, up to ten times: as
     JSON if the value is valid JSON, else as text.
     """
-    hide = context.redaction
+    hide, q = context.redaction, context.q
     job_json.check_paths(query, hide, "query")
     with input_errors("query.priority"):
         wanted = query.filter
@@ -95,12 +101,14 @@ async def find(context: RequestContext, query: JobsQuery) -> JobPage:
     }
     # The store has indexes for states and types; for other filters it reads jobs.
     if wanted == Filter(state=wanted.state, type=wanted.type):
-        page = await context.q.page(query.state, query.type, **where)
-    else:
-        # Hidden values affect neither what is found nor where the page ends.
-        accept = job_json.visible_match(query, hide)
-        page = await context.q.store.find(wanted, scan=MAX_SCAN, accept=accept, **where)
-    return JobPage([job_view(hide.job(job)) for job in page.jobs], page.cursor)
+        page = await q.page(query.state, query.type, **where)
+        return JobPage([job_view(hide.job(job)) for job in page.jobs], page.cursor)
+    # Hidden values affect neither what is found nor where the page ends.
+    page = await q.store.find(wanted, scan=MAX_SCAN, redact=hide, **where)
+    counts = await q.counts(wanted.type)
+    total = counts[wanted.state] if wanted.state else sum(counts.values())
+    found = [job_view(hide.job(job)) for job in page.jobs]
+    return JobPage(found, page.cursor, page.looked_at, total)
 
 
 @section.post("", scope=Scope.ENQUEUE, status=HTTPStatus.CREATED)

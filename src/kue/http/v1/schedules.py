@@ -132,7 +132,9 @@ async def list_schedules(
     """All schedules with their last and coming times, by name; up to 200 at a time."""
     found = await context.q.schedules()
     if query.type is not None:
-        found = [one for one in found if one.draft.type == query.type]
+        found = [
+            one for one in found if query.type in (one.draft.name, one.draft.queue)
+        ]
     rest = [one for one in found if query.after is None or one.name > query.after]
     shown = rest[: query.limit]
     now = await context.q.now()

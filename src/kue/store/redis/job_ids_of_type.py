@@ -11,22 +11,26 @@ if TYPE_CHECKING:
 _SETS = ("waiting", "held", "delayed", "complete", "failed", "cancelled", "blocked")
 #: Ids that one script or command reads.
 IDS_PER_CALL = 5_000
-#: Up to this many jobs of a type, all ids are read and sorted.
+#: Up to this many jobs of a type, all ids are read and sorted at once …
 FEW = 20_000
+#: … and up to this many, if the page is not full after so many ids of the shard.
+MANY, MAX_PASSED_FIRST = 200_000, 10_000
 #: Ids read for one page of a larger type; then the page ends, with a cursor.
 MAX_PASSED = 100_000
 
 
-async def ids_of(db: Shards, job_type: str) -> set[int]:
-    """Return all ids of a small type."""
+async def ids_of(db: Shards, job_type: str, most: int) -> set[int]:
+    """Return all ids of a type that has at most *most* jobs."""
     active, *sets = _places_of(db, job_type)
+    home = db.home_of(job_type)
+    sizes = await db.read_many(home, [("ZCARD", key) for key in sets])
     parts = [
         ("ZRANGE", key, at, at + IDS_PER_CALL - 1)
-        for key in sets
-        for at in range(0, FEW, IDS_PER_CALL)
+        for key, size in zip(sets, sizes, strict=True)
+        # Some may be added in the meantime.
+        for at in range(0, min(size + IDS_PER_CALL, most), IDS_PER_CALL)
     ]
-    asked = [("HKEYS", active), *parts]
-    replies = await db.read_many(db.home_of(job_type), asked)
+    replies = await db.read_many(home, [("HKEYS", active), *parts])
     return {int(job_id) for reply in replies for job_id in reply}
 
 

@@ -28,7 +28,8 @@ KEYS = (
         "hash",
         (
             "schema, shards, id; when the last maintenance pass was; how many "
-            "messages were published"
+            "messages were published; how long successful runs took; whether there "
+            "may be jobs whose events are off"
         ),
     ),
     (":ids", "string", "last sequence number"),
@@ -119,6 +120,16 @@ KEYS = (
         "`w`, starts by part of the window; or `b`, tokens and when; expires",
     ),
     (":parents", "set", "jobs that others wait for"),
+    (
+        ":failure_rules",
+        "hash",
+        "type, or empty for all → JSON: what is done about jobs that failed",
+    ),
+    (
+        ":failures",
+        "zset",
+        "jobs that failed, to be reported, as id:type:time:token; score = when",
+    ),
     (":outbox", "hash", "what maintenance must still report to dependants"),
     (":producers:<hour>", "hash", "producer → seq:answer of its last add in that hour"),
     (":schedules", "hash", "name → JSON"),
@@ -126,7 +137,7 @@ KEYS = (
     (
         ":stats:<minute>",
         "hash",
-        "type:added, :complete, :failed, :run_ms, :waits, :runs",
+        "type:added, :complete, :failed, :work_ms, :run_ms, :waits, :runs",
     ),
     (":hours:<hour>", "hash", "the same, by hour"),
     (":listeners", "zset", "subscribers to all jobs"),

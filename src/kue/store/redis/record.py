@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from kue.model.errors import StoreCorrupt
-from kue.model.job import Attempt, Draft, Job, Spec, State
+from kue.model.job import FINAL, Attempt, Draft, Job, Spec, State, last_progress
 from kue.model.named_limits import LimitRule, StoredLimit, read_ref
 from kue.model.names import quote, unquote
 from kue.store.codec import decode_spec, read_story
@@ -56,6 +56,7 @@ def options_of(draft: Draft | Job) -> str:
         or draft.limited_by
         or spec.after
         or spec.retention is not None
+        or spec.quiet
     ):
         return ""
     options: dict[str, int | str | None] = {
@@ -68,6 +69,7 @@ def options_of(draft: Draft | Job) -> str:
         "expires": draft.expires or None,
         "once": 1 if draft.once else None,
         "retention": spec.retention,
+        "quiet": 1 if spec.quiet else None,
     }
     if spec.after:
         options["any"] = 1 if draft.after_any else None
@@ -130,8 +132,10 @@ def read_job(job_id: int, reply: list[Any]) -> Job:
     elif place == "held":
         changes |= _hold(job, hindrance.decode())
         changes["rank"] = int(float(where))
-    elif place == "complete":
-        changes["progress"] = 100
+    elif place in FINAL:
+        changes["progress"], changes["progress_data"] = last_progress(
+            State(place), job.history
+        )
     elif hindrance:
         changes["held"] = held_by(read_pause(job.type, hindrance))
     if place == "waiting":

@@ -12,6 +12,7 @@ from kue.store.redis.verbs import (
     add,
     changes,
     check,
+    failures,
     limits,
     maintenance,
     named_limits,
@@ -128,6 +129,11 @@ class RedisStore(Store):
     limit_use = _verb(named_limits.limit_use)
     named_limits = _verb(named_limits.named_limits)
 
+    set_failure_rule = _verb(failures.set_failure_rule)
+    failure_rules = _verb(failures.failure_rules)
+    forget_failures = _verb(failures.forget_failures)
+    failures = _verb(failures.failures)
+
     order = _verb(workers.order)
     write_stacks = _verb(workers.write_stacks)
     stacks = _verb(workers.stacks)
@@ -138,8 +144,10 @@ class RedisStore(Store):
     types = _verb(pages.types)
     count = _verb(queries.count)
     logs = _verb(queries.logs)
+    newest_logs = _verb(queries.newest_logs)
     errors = _verb(queries.errors)
     hours = _verb(stats.hours)
+    work_time = _verb(stats.work_time)
     facts = _verb(stats.facts)
     stats = _verb(stats.stats)
     check = _verb(check.check)

@@ -146,7 +146,10 @@ def translated(exc: sqlite3.Error, name: str) -> StoreError:
         )
     if is_damaged_value(exc):
         return corrupt(name, exc)
-    return StoreUnavailable(f"{name}: {exc}")
+    failed = StoreUnavailable(f"{name}: {exc}")
+    # Of a failed write to the disk it is not known how much got there.
+    failed.is_unknown = True
+    return failed
 
 
 def is_full(exc: Exception) -> bool:

@@ -32,6 +32,7 @@ UPDATE jobs SET state = :state, at = :at, body = :body, story = :story,
     ttl = :ttl,
     expires_at = :expires_at, once = :once, after_any = :after_any, delay = :delay,
     retention = :retention, remove_on_complete = :remove_on_complete,
+    quiet = :quiet,
     attempts = 0, stalls = 0, held = 0, held_by = NULL, has_steps = 0
 WHERE id = :id
 """
@@ -64,6 +65,8 @@ def replace_job(tx: Transaction, job_id: int, draft: Draft) -> bool:
     tx.db.execute(_REPLACE, values)
     _take_key(tx, draft, job_id, row.created_at)
     tx.count(row.type, state, 1)
+    if draft.spec.quiet:
+        tx.note_quiet(job_id)
     tx.publish(Kind.UPDATE, job_id, row.type, 0, {"state": state, "replaced": True})
     entered(tx, row.type, state)
     return True
@@ -93,6 +96,7 @@ def _columns(draft: Draft, created_at: int, age: int) -> dict[str, int | str | N
         "delay": spec.delay,
         "retention": spec.retention,
         "remove_on_complete": spec.remove_on_complete,
+        "quiet": spec.quiet,
     }
 
 

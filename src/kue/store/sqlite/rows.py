@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from kue.model.errors import StoreCorrupt
-from kue.model.job import Attempt, Job, Spec, State
+from kue.model.job import FINAL, Attempt, Job, Spec, State, last_progress
 from kue.model.named_limits import limit_ref, read_ref
 from kue.model.payload import JSON, decode
 from kue.store.codec import decode_attempt, decode_spec, read_story
@@ -237,6 +237,10 @@ def is_readable(row: JobRow) -> bool:
 def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
     state = _STATES.get(row.state, State.FAILED) if token is None else State.ACTIVE
     expires = 0 if row.expires_at is None else row.expires_at - row.created_at
+    history = history_in(row.story)
+    progress, data = row.progress, _progress_data(row.progress_data)
+    if state in FINAL:
+        progress, data = last_progress(state, history)
     return Job(
         id=row.id,
         type=row.type,
@@ -257,11 +261,11 @@ def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
         promote_at=row.at if state is State.DELAYED else None,
         token=row.token if token is None else token,
         stalls=row.stalls,
-        progress=100 if state is State.COMPLETE else row.progress,
-        progress_data=_progress_data(row.progress_data),
+        progress=progress,
+        progress_data=data,
         cancelling=row.cancelling is not None,
         rank=row.rank if state is State.WAITING else 0,
-        history=_history(row.story),
+        history=history,
     )
 
 
@@ -287,7 +291,8 @@ def _progress_data(text: str | None) -> JSON:
         return None
 
 
-def _history(story: str) -> tuple[Attempt, ...]:
+def history_in(story: str) -> tuple[Attempt, ...]:
+    """Return the history in a story, without lines that cannot be read."""
     if not story:
         return ()
     try:

@@ -29,6 +29,7 @@ from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.verbs import (
     add,
     changes,
+    failures,
     maintenance,
     named_limits,
     pages,
@@ -410,6 +411,11 @@ class SqliteStore(Store):
     limit_use = _reading(Store.limit_use, named_limits.limit_use, needs_now=True)
     named_limits = _reading(Store.named_limits, named_limits.named_limits)
 
+    set_failure_rule = _writing(Store.set_failure_rule, failures.set_failure_rule)
+    failure_rules = _reading(Store.failure_rules, failures.failure_rules)
+    forget_failures = _writing(Store.forget_failures, failures.forget_failures)
+    failures = _reading(Store.failures, failures.failures)
+
     schedule = _writing(Store.schedule, schedules.schedule)
     unschedule = _writing(Store.unschedule, schedules.unschedule)
     schedules = _reading(Store.schedules, schedules.schedules)
@@ -424,9 +430,11 @@ class SqliteStore(Store):
     count = _reading(Store.count, queries.count)
     types = _reading(Store.types, queries.types)
     logs = _reading(Store.logs, queries.logs)
+    newest_logs = _reading(Store.newest_logs, queries.newest_logs)
     errors = _reading(Store.errors, error_groups.most)
     measure = _writing(Store.measure, stats.measure)
     hours = _reading(Store.hours, stats.hours)
+    work_time = _reading(Store.work_time, stats.work_time)
     stats = _reading(Store.stats, stats.minutes)
 
     keep = _writing(Store.keep, records.keep)

@@ -34,6 +34,7 @@ from kue.store.codec import fingerprint_in, tail_of
 from kue.store.sqlite import ranking, removal, step_rows, unique_keys
 from kue.store.sqlite.rows import StateRow, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
+from kue.store.sqlite.verbs import failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -109,6 +110,8 @@ def end(
         _measure(tx, ended)
         if tx.has_subscribers:
             _publish(tx, ended)
+        if transition.to is State.FAILED:
+            failures.report(tx, [row for row, _, _ in ended])
         _apply(tx, transition, ended, taken)
 
 
@@ -233,12 +236,17 @@ def _measure(tx: Transaction, ended: list[_EndedJob]) -> None:
             stats = tx.stats[row.type]
             stats.complete += isinstance(ending, Completed)
             stats.failed += isinstance(ending, Failed)
-            stats.run_ms += 0 if began is None else max(0, tx.now - began)
+            took = 0 if began is None else max(0, tx.now - began)
+            stats.run_ms += took
+            stats.work_ms += took if isinstance(ending, Completed) else 0
 
 
 def _publish(tx: Transaction, ended: list[_EndedJob]) -> None:
     for row, ending, began in ended:
         kind, detail = _event(ending)
+        if row.remove_on_complete and isinstance(ending, Completed):
+            # It can be read nowhere else.
+            detail = {"result": ending.result}
         attempt = row.attempts + (began is not None)
         tx.publish(kind, row.id, row.type, attempt, detail)
 

@@ -26,8 +26,10 @@ EventValues = tuple[str, int, str, int, dict[str, Any]]
 
 _HAS_SUBSCRIBERS = """
 SELECT EXISTS (SELECT 1 FROM listeners WHERE deadline > ?1),
-       EXISTS (SELECT 1 FROM watched WHERE deadline > ?1)
+       EXISTS (SELECT 1 FROM watched WHERE deadline > ?1),
+       EXISTS (SELECT 1 FROM meta WHERE name = 'quiet')
 """
+_IS_QUIET = "SELECT quiet FROM jobs WHERE id = ?"
 _WATCHED = """
 SELECT DISTINCT job_id FROM watched
 WHERE deadline > ? AND job_id IN (SELECT value FROM json_each(?))
@@ -41,11 +43,11 @@ INSERT INTO counts (type, state, own, n) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET n = n + excluded.n
 """
 _STAT = """
-INSERT INTO stats (minute, type, added, complete, failed, run_ms)
-VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO stats (minute, type, added, complete, failed, run_ms, work_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET added = added + excluded.added,
     complete = complete + excluded.complete, failed = failed + excluded.failed,
-    run_ms = run_ms + excluded.run_ms
+    run_ms = run_ms + excluded.run_ms, work_ms = work_ms + excluded.work_ms
 """
 _READ_META = "SELECT value FROM meta WHERE name = ?"
 _WRITE_META = "REPLACE INTO meta (name, value) VALUES (?, ?)"
@@ -66,7 +68,7 @@ class TypeStats:
     """Statistics of jobs of one type during a transaction."""
 
     def __init__(self) -> None:
-        self.added = self.complete = self.failed = self.run_ms = 0
+        self.added = self.complete = self.failed = self.run_ms = self.work_ms = 0
 
 
 class Transaction:
@@ -77,10 +79,13 @@ class Transaction:
         self.db = db
         self.now = now
         self.wall = wall
-        to_all, to_some = db.execute(_HAS_SUBSCRIBERS, (wall,)).fetchone()
+        to_all, to_some, quiet = db.execute(_HAS_SUBSCRIBERS, (wall,)).fetchone()
         self._has_listeners = bool(to_all)
         #: Whether there are subscribers at all: if not, events cost nothing.
         self.has_subscribers = bool(to_all or to_some)
+        #: Whether there may be jobs whose events are off; which are, once looked up.
+        self._has_quiet = bool(quiet)
+        self._quiet: dict[int, bool] = {}
         self._counts: defaultdict[tuple[str, str, bool], int] = defaultdict(int)
         #: Statistics by type.
         self.stats: defaultdict[str, TypeStats] = defaultdict(TypeStats)
@@ -139,18 +144,32 @@ class Transaction:
         attempt: int,
         detail: dict[str, Any] | None = None,
     ) -> None:
-        """Note an event, if there are subscribers."""
-        if self.has_subscribers:
+        """Note an event, if there are subscribers; before the job is deleted."""
+        if self.has_subscribers and not (self._has_quiet and self._is_quiet(job_id)):
             self._events.append((kind, job_id, type, attempt, detail or {}))
+
+    def note_quiet(self, job_id: int) -> None:
+        """Note that events of a job that is added, or replaced, are off."""
+        self._quiet[job_id] = True
+        if not self._has_quiet:
+            self.write_meta("quiet", 1)
+            self._has_quiet = True
+
+    def _is_quiet(self, job_id: int) -> bool:
+        # Remembered: an event may follow once the job is deleted.
+        if job_id not in self._quiet:
+            self._quiet[job_id] = bool(self.one(_IS_QUIET, job_id))
+        return self._quiet[job_id]
 
     def write(self) -> None:
         """Write what was noted since the last write."""
-        counts = [(*key, by) for key, by in self._counts.items() if by]
-        if counts:
-            self.db.executemany(_COUNT, counts)
+        changes = [(*key, by) for key, by in self._counts.items() if by]
+        if changes:
+            self.db.executemany(_COUNT, changes)
         for type, stat in self.stats.items():
-            values = (stat.added, stat.complete, stat.failed, stat.run_ms)
-            self.run(_STAT, self.now // 60_000, type, *values)
+            counts = (stat.added, stat.complete, stat.failed)
+            times = (stat.run_ms, stat.work_ms)
+            self.run(_STAT, self.now // 60_000, type, *counts, *times)
         self._counts.clear()
         self.stats.clear()
         self.error_changes.write(self.db)

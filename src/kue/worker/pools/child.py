@@ -26,7 +26,7 @@ import msgspec
 
 from kue.aio.callbacks import awaited
 from kue.model.arguments import Arguments
-from kue.model.errors import StoreError
+from kue.model.errors import SoftTimeout, StoreError
 from kue.model.job import Job
 from kue.model.steps import JobSteps, Step
 from kue.store.values import LogLine, Result
@@ -130,6 +130,7 @@ def main(arguments: list[str]) -> None:
     """Run jobs until the worker is gone."""
     worker, descriptor, module, name, *file = arguments
     _die_with_parent()
+    signal.signal(signal.SIGALRM, _raise_soft_timeout)
     link = socket.socket(fileno=int(descriptor))
     # Programs that the handler starts must not keep the connection open.
     os.set_inheritable(link.fileno(), False)
@@ -150,16 +151,28 @@ def run(active: ActiveJob, handler: Callable[[ActiveJob], Any]) -> protocol.RunE
     """Run *handler* and return how it ended, whatever it raised."""
     token = CURRENT.set(active)
     try:
+        _set_soft_timeout(active.job.spec.soft_timeout)
         result = handler(active)
         if inspect.isawaitable(result):
             result = asyncio.run(awaited(result))
+        _set_soft_timeout(0)
         end = protocol.RunEnd(ending_of_result(result))
     except BaseException as exc:
         end = protocol.RunEnd(ending_of(active, exc), class_names(type(exc)))
     finally:
+        _set_soft_timeout(0)
         CURRENT.reset(token)
     log_capture.finish(active)
     return end
+
+
+def _set_soft_timeout(milliseconds: int) -> None:
+    """Have `SoftTimeout` raised in the handler, which runs in the main thread."""
+    signal.setitimer(signal.ITIMER_REAL, milliseconds / 1000)
+
+
+def _raise_soft_timeout(number: int, frame: object) -> NoReturn:
+    raise SoftTimeout
 
 
 def find(module: str, name: str, file: str | None = None) -> Callable[..., Any]:
@@ -220,6 +233,7 @@ def _die_with_parent() -> None:
 def _restore_handlers() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 

@@ -15,6 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kue.aio.loop_calls import hand_over
+from kue.model.errors import SoftTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +39,17 @@ class WorkerThreads:
         self._idle: list[_Thread] = []
         self._busy: dict[_Thread, asyncio.Future[Any]] = {}
 
-    async def call(self, function: Callable[[], T]) -> T:
+    async def call(
+        self,
+        function: Callable[[], T],
+        interruption: Callable[[], type[BaseException]] = lambda: Interrupted,
+    ) -> T:
         """
         Run *function* in a thread and return what it returns.
 
-        When the caller is cancelled the function is interrupted, and this returns or
-        raises only once it has ended: until then its thread is taken.
+        When the caller is cancelled, what *interruption* returns is raised in the
+        function, and this returns or raises only once it has ended: until then its
+        thread is taken.
         """
         thread = self._idle.pop() if self._idle else _Thread()
         future = self._busy[thread] = thread.begin(function)
@@ -51,7 +57,7 @@ class WorkerThreads:
             try:
                 await asyncio.wait([future])
             except asyncio.CancelledError:
-                thread.interrupt()
+                thread.interrupt(interruption())
         del self._busy[thread]
         self._idle.append(thread)
         result: T = future.result()
@@ -105,12 +111,12 @@ class _Thread:
     def end(self) -> None:
         self._calls.put(None)
 
-    def interrupt(self) -> None:
-        """Raise `Interrupted` in the handler, if it still runs."""
+    def interrupt(self, kind: type[BaseException]) -> None:
+        """Raise *kind* in the handler, if it still runs; `Interrupted` is the last."""
         with self._lock:
             if self._is_open:
-                self._is_open = False
-                _raise_in(self._thread, Interrupted)
+                self._is_open = kind is not Interrupted
+                _raise_in(self._thread, kind)
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
@@ -131,7 +137,7 @@ class _Thread:
             except BaseException as exc:
                 error = exc
             self._close()
-        except Interrupted as exc:
+        except (Interrupted, SoftTimeout) as exc:
             # It was raised just after the handler ended: that outcome stands.
             error = error or (None if result is not None else exc)
             self._close()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 #: Options of a job that do not say when it runs; `job_options` reads them.
 draft_options = options(
+    click.option("--queue", help="The queue to wait in; else the one named TYPE."),
     click.option(
         "--priority", type=PRIORITY, help="critical, high, normal, low or -10."
     ),
@@ -47,6 +48,12 @@ draft_options = options(
     ),
     click.option("--backoff", help="Wait between attempts: 30s, 1s,10s,1m, or JSON."),
     click.option("--timeout", type=DURATION, help="How long one run may take."),
+    click.option(
+        "--soft-timeout", type=DURATION, help="Ask the handler to stop after this."
+    ),
+    click.option(
+        "--max-stalls", type=int, help="Fail it when more workers than this were lost."
+    ),
     click.option(
         "--ttl", type=DURATION, help="How long a run may go without a sign of life."
     ),
@@ -136,7 +143,7 @@ async def add(
         show_added(handle, as_json=as_json)
     else:
         await _add_many(q, drafts, None if stdin else count, as_json=as_json)
-    await warn_of_unhandled_type(q, type)
+    await warn_of_unhandled_type(q, given.get("queue") or type)
 
 
 def _times(

@@ -150,7 +150,8 @@ def _facts(job: Job, *, now: int, log_lines: int) -> dict[str, str]:
     held = "asked to end" if job.cancelling else job.held
     every = {
         "id": str(job.id),
-        "type": job.type,
+        "type": job.name,
+        "queue": job.queue if job.queue != job.name else "",
         "state": f"{job.state} ({held})" if held else job.state.value,
         "held until": "" if job.held_until is None else both(job.held_until, now),
         "priority": priority_text(job.priority),
@@ -214,6 +215,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
     lengths = {
         "delay": spec.delay,
         "timeout": spec.timeout,
+        "soft timeout": spec.soft_timeout,
         "ttl": job.ttl,
         "unique for": job.unique_for,
         "unique at most": job.unique_at_most,
@@ -222,6 +224,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
     return {
         "tags": ", ".join(spec.tags),
         "max errors": str(spec.max_exceptions or ""),
+        "max lost workers": "" if spec.max_stalls is None else str(spec.max_stalls),
         "unique": job.unique or "",
         "unique until": "start" if job.unique_until == "start" else "",
         "group": job.group or "",
@@ -232,6 +235,7 @@ def option_facts(job: JobTerms) -> dict[str, str]:
         **{name: words(ms) for name, ms in lengths.items() if ms},
         "delivery": "at most once" if job.once else "",
         "when complete": "removed" if spec.remove_on_complete else "",
+        "events": "off" if spec.quiet else "",
         "meta": json_text(spec.meta) if spec.meta else "",
     }
 

@@ -162,7 +162,8 @@ def _job(schedule: Schedule) -> dict[str, str]:
     draft = schedule.draft
     tag = shlex.quote(tag_of(schedule.name))
     return {
-        "type": draft.type,
+        "type": draft.name,
+        "queue": draft.queue if draft.queue != draft.name else "",
         "data": json_text(draft.spec.data),
         "priority": priority_text(draft.priority),
         "attempts": str(draft.spec.max_attempts or UNLIMITED),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kue.cli.commands.top.columns import TopCell, TopColumn
 from kue.cli.commands.top.figures import short, span, trend
 from kue.cli.commands.top.snapshot import TREND_MINUTES
-from kue.cli.output.text import since
+from kue.cli.output.text import name_and_queue, since
 from kue.model.histogram import percentile
 from kue.model.job import State
 
@@ -157,6 +157,6 @@ def running_text(jobs: Sequence[Job], now: int) -> str:
     """Return the jobs that run, with their ids and for how long, the longest first."""
     ordered = sorted(jobs, key=lambda job: job.started_at or now)
     return ", ".join(
-        f"{job.type} {job.id} {span(max(0, now - (job.started_at or now)))}"
+        f"{name_and_queue(job)} {job.id} {span(max(0, now - (job.started_at or now)))}"
         for job in ordered
     )

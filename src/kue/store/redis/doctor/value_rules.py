@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from kue.model.failure_rule import FailureRule
 from kue.model.job import Error
 from kue.model.names import check_name, quote, unquote
 from kue.store.redis.record import PauseDetails
@@ -90,6 +91,7 @@ _PARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
     "object": (".*", _json(dict)),
     "pause": (".*", _json(PauseDetails)),
     "act": (".*", _json(AuditEntry)),
+    "failures": (".*", _json(FailureRule)),
     # Of workers: only a score.
     "lease": (".*", lambda _: False),
     "rank": (".*", lambda _: False),
@@ -164,7 +166,7 @@ class _StepRule(ValueRule):
 
 
 _COUNTS = ValueRule(
-    ("<name>:(?:added|complete|failed|run_ms)", "<time>"),
+    ("<name>:(?:added|complete|failed|run_ms|work_ms)", "<time>"),
     ("<name>:(?:waits|runs)", "<time>=<time>(?: <time>=<time>)*"),
     # Possibly written by another release.
     ("<name>:<name>", ".*"),
@@ -182,7 +184,7 @@ VALUE_RULES = {
         ("id", "[0-9a-f]{16}"),
         ("pauses|types", "<cursor>"),
         ("rolling", "<time>:<cursor>"),
-        ("swept|graced|idle|rolled|told", "<time>"),
+        ("swept|graced|idle|rolled|told|quiet|work_ms", "<time>"),
         ("pruned:[^:]*:<name>", "<time>:<time>:<time>"),
     ),
     "types": ValueRule(("<name>", ".*")),
@@ -217,6 +219,11 @@ VALUE_RULES = {
     "named_limits": ValueRule(
         ("<name>", rf"{_RULE}\t(?:{_RULE})?"), is_removable=False
     ),
+    "failure_rules": ValueRule(
+        ("", "<failures>"), ("<name>", "<failures>"), is_removable=False
+    ),
+    # id, type, when, and the token of the run.
+    "failures": ValueRule(("<time>:<name>:<time>:.*", "<time>")),
     "opens": ValueRule(("<name>:[^:]*", "<time>")),
     "paused": ValueRule(
         ("", r"(?:<time>)?\t<pause>"),

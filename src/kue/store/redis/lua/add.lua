@@ -331,9 +331,10 @@ local function enter(plan, entry)
   end
 end
 
-local at = of_schedule(fired + 1)
+local at, adds_quiet = of_schedule(fired + 1), false
 while ARGV[at] do
   local left, job_type, options, form, count = unpack(ARGV, at, at + 4)
+  adds_quiet = adds_quiet or string.find(options, "\tquiet=1", 1, true)
   local plan = plan_for(job_type)
   at = at + 5
   if form == "plain" and plan.rule then
@@ -475,6 +476,10 @@ else
   answer = now .. " " .. table.concat(answer, ",")
 end
 remember(seq .. ":" .. answer)
+if adds_quiet then
+  redis.call("HSET", root .. ":meta", "quiet", 1)
+  has_quiet = true
+end
 
 -- Publish.
 for _, one in ipairs(new_jobs) do

@@ -31,6 +31,7 @@
 --- @include lib/named_limits
 --- @include lib/leave_state
 --- @include lib/rank
+--- @include lib/failures
 --- @include lib/enter_state
 --- @include lib/dependants
 --- @include lib/erase

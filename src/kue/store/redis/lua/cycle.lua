@@ -23,7 +23,7 @@
     6  lane    of the claim, empty to claim nothing
     7  seq     number of the claim in its lane
     8  limit   jobs to take at most
-    9  tail    end of the history line of an expired job
+    9  tail    ends of the history line of an expired job, see lib/failures
    10  count   types to take from, which follow
     then groups of runs with the same ending, see lib/settle:
        ending, type, delay, flags, count
@@ -48,6 +48,7 @@
 --- @include lib/named_limits
 --- @include lib/leave_state
 --- @include lib/rank
+--- @include lib/failures
 --- @include lib/enter_state
 --- @include lib/dependants
 --- @include lib/erase
@@ -78,7 +79,7 @@ end
 local has_work = #sets > 0 and redis.call("EXISTS", unpack(sets)) > 0
 
 -- Check what the claim needs, too: settling writes before the claim reads it.
-check_zsets(root .. ":", { "workers", "agenda" })
+check_zsets(root .. ":", { "workers", "agenda", "failures" })
 local claimant, last = worker .. ":" .. lane, nil
 if lane ~= "" then
   last = redis.call("HGET", claims, claimant)

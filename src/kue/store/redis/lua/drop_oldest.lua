@@ -29,6 +29,7 @@
 --- @include lib/named_limits
 --- @include lib/leave_state
 --- @include lib/rank
+--- @include lib/failures
 --- @include lib/enter_state
 --- @include lib/dependants
 

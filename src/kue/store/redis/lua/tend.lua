@@ -31,7 +31,7 @@
     4  limit    jobs to move or report at most, of each kind
     5  lease    ms, for leases that are extended
     6  gap      ms without maintenance after which leases get a grace period
-    7  tail     end of the history line of an expired job
+    7  tail     ends of the history line of an expired job, see lib/failures
     8  keep     complete_count,complete_age,failed_count,failed_age,
                 cancelled_count,cancelled_age; "-" for no limit; empty to prune nothing
     9  minutes  of statistics to keep, and
@@ -40,8 +40,10 @@
     12 stacks   ms to keep the stack traces of a worker
 
   Returns  {now}, if nothing is due; else
-           {now, promoted, expired, pruned, released, more, lost, timed_out, due, damage}
+           {now, promoted, expired, pruned, released, more, lost, timed_out, due, failures,
+           damage}
            lost, timed_out: ids of overdue runs; due: names of schedules;
+           failures: how many are to be reported;
            damage: why a type was skipped, if one was
   Events   promotion, failed, cancelled, remove, error
 ]]
@@ -58,6 +60,7 @@
 --- @include lib/named_limits
 --- @include lib/leave_state
 --- @include lib/rank
+--- @include lib/failures
 --- @include lib/enter_state
 --- @include lib/dependants
 --- @include lib/erase
@@ -126,8 +129,9 @@ local function expire(job_type, q)
     local place = head and place_of(id, q)
     if place and place ~= "active" and place ~= "parked" and not FINAL[place] then
       depart(id, q, place, head)
-      arrive_final(id, q, head, "failed", expired_tail)
-      emit("failed", id, job_type, 0, "{" .. expired_tail)
+      local line = expired_line(id, expired_tail)
+      arrive_final(id, q, head, "failed", line)
+      emit("failed", id, job_type, 0, "{" .. line)
       notify_dependants(id, "failed")
       expired = expired + 1
     else
@@ -266,7 +270,8 @@ end
 local function next_shard_look(has_more)
   if has_more then
     return now
-  elseif redis.call("HLEN", root .. ":outbox") > 0 then
+  elseif redis.call("HLEN", root .. ":outbox") > 0
+    or redis.call("EXISTS", root .. ":failures") == 1 then
     return now + LOOK_MS
   end
   local fires = redis.call("ZRANGE", root .. ":due", 0, 0, "WITHSCORES")
@@ -394,4 +399,4 @@ if not is_clock_owned and first - now >= MIN_QUIET_MS then
 end
 publish()
 return { now, promoted, expired, pruned, released - in_this_call, more and 1 or 0,
-  lost, timed_out, due, damage }
+  lost, timed_out, due, redis.call("ZCARD", root .. ":failures"), damage }

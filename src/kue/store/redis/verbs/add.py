@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kue.model.errors import DurabilityUnknown
+from kue.model.errors import DurabilityUnknown, StoreUnavailable
 from kue.model.names import quote
 from kue.store.batches import bytes_of_draft, producer_of_part, split
 from kue.store.codec import body_of
@@ -35,6 +35,8 @@ class _AddCall(NamedTuple):
     seq: int
     durable: bool
     now: int | None
+    #: What was added so far, part by part.
+    parts: list[list[Added]]
 
 
 async def add(
@@ -48,12 +50,16 @@ async def add(
 ) -> list[Added]:
     check_batch(drafts, "drafts")
     _check_seq(db, producer, seq)
-    call = _AddCall(producer, seq, durable, now)
-    if db.count == 1:
-        confirmed, added = await _add_at(db, 0, drafts, call)
-    else:
-        confirmed, added = await _add_at_homes(db, drafts, call)
-        await _link_across(db, drafts, added, now=now)
+    call = _AddCall(producer, seq, durable, now, [])
+    try:
+        if db.count == 1:
+            confirmed, added = await _add_at(db, 0, drafts, call)
+        else:
+            confirmed, added = await _add_at_homes(db, drafts, call)
+            await _link_across(db, drafts, added, now=now)
+    except StoreUnavailable as exc:
+        exc.is_unknown = exc.is_unknown or bool(call.parts)
+        raise
     if not confirmed and (stored := [one.id for one in added if not one.is_refused]):
         raise DurabilityUnknown(stored)
     return added
@@ -92,7 +98,8 @@ async def _add_at(
             reply = await db.run(shard, "add", *args, now=call.now)
         if reply[0] != b"OK":
             raise _behind(name, call.seq)
-        added += read_added(reply[1])
+        call.parts.append(read_added(reply[1]))
+        added += call.parts[-1]
         await drop_oldest(db, shard, reply[2:], now=call.now)
     return all_confirmed, added
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kue.model.draft import check_meta
 from kue.model.errors import KueError, StoreCorrupt
 from kue.model.job import Cancelled, State
 from kue.model.names import quote
@@ -154,6 +155,8 @@ def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
     given = {name: getattr(change, name) for name in fields}
     changes = {k: v for k, v in given.items() if v is not msgspec.UNSET}
     priority = changes.pop("priority", job.priority)
+    if change.meta is not msgspec.UNSET:
+        changes["meta"] = check_meta({**job.spec.meta, **change.meta})
     spec = msgspec.structs.replace(job.spec, **changes)
     old, new = with_changes(record, priority=priority, body=encode_json(spec))
     return old, new, priority

@@ -10,10 +10,11 @@ import msgspec
 from redis.exceptions import ResponseError
 
 from kue.model import retry_policy
+from kue.model.job import with_progress
 from kue.model.settings import LEASE_MS, Keep
 from kue.store.redis.verbs.add import link_to_parent
 from kue.store.redis.verbs.pages import get
-from kue.store.redis.verbs.runs import EXPIRED_TAIL, settle
+from kue.store.redis.verbs.runs import EXPIRED_TAIL, log, settle
 from kue.store.redis.verbs.schedules import fire_due
 from kue.store.redis.wire.client import pairs
 from kue.store.values import (
@@ -25,6 +26,7 @@ from kue.store.values import (
     MaintenanceResult,
     Outcome,
     Result,
+    error_line_of,
     grace_gap,
 )
 
@@ -50,6 +52,7 @@ async def tend(
     }
     return MaintenanceResult(
         **counts,
+        failures=any(done.failures for done in passes),
         more=any(done.more for done in passes),
         quiet=all(done.quiet for done in passes),
         elsewhere=all(done.elsewhere for done in passes),
@@ -85,7 +88,8 @@ async def _tend(
         return MaintenanceResult(quiet=True)
     if now is None:
         db.our_pass[shard] = db.last_pass[shard] = reply[0]
-    _, promoted, expired, pruned, released, more, lost, late, due, *damage = reply
+    _, promoted, expired, pruned, released, more, lost, late, due, *rest = reply
+    failures, *damage = rest
     rescued = await _requeue_lost(db, lost, now)
     timed_out = await _end_runs(db, late, "ttl", retry_policy.after_ttl, now)
     fired = await fire_due(db, shard, due, now)
@@ -101,6 +105,7 @@ async def _tend(
         rescued=rescued,
         timed_out=timed_out,
         fired=fired,
+        failures=bool(failures or rescued or timed_out),
         more=bool(more),
     )
 
@@ -122,10 +127,17 @@ async def _end_runs(
         return 0
     jobs = await get(db, [int(job_id) for job_id in ids])
     moment = await db.now() if now is None else now
-    outcomes = [
-        Outcome(job, decide(job, moment), overdue) for job in jobs if job and job.token
-    ]
+    outcomes = []
+    for job in jobs:
+        if job and job.token:
+            ending = decide(job, moment)
+            ending = with_progress(ending, job.progress, job.progress_data)
+            outcomes.append(Outcome(job, ending, overdue))
     words = await settle(db, outcomes, now=now)
+    for outcome, word in zip(outcomes, words, strict=True):
+        line = error_line_of(outcome)
+        if word is Result.DONE and line is not None:
+            await log(db, outcome.job.id, [line], now=now)
     return words.count(Result.DONE)
 
 

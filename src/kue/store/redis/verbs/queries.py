@@ -13,6 +13,8 @@ from kue.model.names import quote, unquote
 from kue.store.values import ErrorGroup, Errors, LogLine
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kue.store.redis.sharding import Shards
 
 _decode_error = msgspec.json.Decoder(Error).decode
@@ -47,6 +49,18 @@ async def logs(
     key = db.keys[shard].job(f"{job_id}:log")
     lines = await db.read(shard, "LRANGE", key, start, stop)
     return [_decode_line(line) for line in lines]
+
+
+async def newest_logs(
+    db: Shards, job_ids: Sequence[int], lines: int
+) -> list[list[LogLine]]:
+    found: list[list[LogLine]] = [[] for _ in job_ids]
+    for shard, positions in db.by_shard(job_ids).items():
+        keys = [db.keys[shard].job(f"{job_ids[at]}:log") for at in positions]
+        asked = [("LRANGE", key, -lines, -1) for key in keys]
+        for at, log in zip(positions, await db.read_many(shard, asked), strict=True):
+            found[at] = [_decode_line(line) for line in log]
+    return found
 
 
 async def errors(db: Shards, type: str | None = None, *, limit: int = 50) -> Errors:

@@ -24,7 +24,7 @@ from kue.model.job import (
     Released,
 )
 from kue.model.names import quote
-from kue.model.retry_policy import EXPIRED
+from kue.model.retry_policy import EXPIRED, EXPIRED_RETRY
 from kue.store.batches import bytes_of_outcome, split
 from kue.store.codec import begun, encode_json, has_suspensions, tail_of
 from kue.store.redis.record import read_claimed, read_pause, unreadable
@@ -52,7 +52,11 @@ if TYPE_CHECKING:
     from kue.model.histogram import Timing
     from kue.store.redis.sharding import Shards
 
-EXPIRED_TAIL = tail_of(Failed(EXPIRED))
+#: Ends of the line of an expired job: see ``lib/failures.lua``.
+EXPIRED_TAIL = b"%s\t%s" % (
+    tail_of(Failed(EXPIRED)),
+    tail_of(Failed(Error(EXPIRED.kind, EXPIRED_RETRY))),
+)
 
 #: The name of each ending, which is its tag in JSON.
 _ENDING = {kind: str(kind.__struct_config__.tag) for kind in get_args(Ending)}

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 #: Hours that one script reads: a script blocks all other clients.
 HOURS_PER_CALL = 200
-_NUMBERS = frozenset({"added", "complete", "failed", "run_ms"})
+_NUMBERS = {"added": "added", "complete": "complete", "failed": "failed"}
+#: Runs that succeeded, and the others.
+_NUMBERS |= dict.fromkeys(("work_ms", "run_ms"), "run_ms")
 _COUNTS = frozenset({"waits", "runs"})
 _COUNT = re.compile(rb"(\d+)=(\d+)")
 
@@ -49,6 +51,14 @@ async def hours(
             for minute, fields in zip(reply[::2], reply[1::2], strict=True):
                 found += _read_stats(int(minute), fields)
     return hourly(found)
+
+
+async def work_time(db: Shards, *, now: int | None = None) -> int:
+    sums = [
+        await db.run(shard, "work_time", MINUTES_KEPT, now=now)
+        for shard in range(db.count)
+    ]
+    return sum(map(int, sums))
 
 
 async def facts(db: Shards) -> StoreFacts:
@@ -85,7 +95,9 @@ def _read_stats(minute: int, fields: Any) -> list[Stat]:
         name, _, what = field.decode().rpartition(":")
         # Unknown fields are of other releases.
         if what in _NUMBERS:
-            known.setdefault(unquote(name), {})[what] = int(value)
+            numbers = known.setdefault(unquote(name), {})
+            number = _NUMBERS[what]
+            numbers[number] = numbers.get(number, 0) + int(value)
         elif what in _COUNTS:
             known.setdefault(unquote(name), {})[what] = _read_counts(value)
     return [Stat(minute=minute, type=name, **what) for name, what in known.items()]

@@ -292,6 +292,8 @@ def _public_detail(detail: dict[str, Any]) -> dict[str, Any]:
     outcome = detail.pop("outcome", None)
     if outcome is None:
         return detail
+    if outcome == "complete":
+        return {"result": detail.get("result")}
     error = detail.pop("error", None) or {}
     if outcome in ("retry", "failed"):
         detail |= {"kind": error.get("kind", ""), "message": error.get("message", "")}

@@ -28,7 +28,7 @@ from kue.store.corruption_errors import corrupt
 from kue.store.redis.scripts import load
 from kue.store.redis.wire.cluster_slots import ClusterSlots
 from kue.store.redis.wire.connecting import Connector
-from kue.store.redis.wire.connection import Command, RedisConnectionPool
+from kue.store.redis.wire.connection import SENT, Command, RedisConnectionPool
 from kue.store.redis.wire.durable import GROUPS, DurableCalls
 from kue.store.redis.wire.pubsub import PubSub
 
@@ -54,6 +54,8 @@ _CONNECTIONS = {
     "durable": GROUPS,
     "block": 100_000,
 }
+#: Those that the URL's ``max_connections`` is for.
+_SIZED = frozenset({"command", "many"})
 
 #: Errors of redis-py and the operating system.
 _ERRORS = (exceptions.RedisError, OSError)
@@ -275,6 +277,7 @@ class RedisClient:
         timeout = timeout or COMMAND_TIMEOUT_SECONDS
         pause = 0.02
         reason: Exception | None = None
+        is_unknown = False
         while True:
             try:
                 return await call(min(deadline, now + timeout))
@@ -284,6 +287,9 @@ class RedisClient:
                 if reason is None or not isinstance(exc, TimeoutError):
                     reason = exc
                 error = self.translate(reason)
+                is_unknown = is_unknown or SENT in getattr(exc, "__notes__", ())
+                if isinstance(error, StoreUnavailable):
+                    error.is_unknown = is_unknown
                 wait = random.uniform(0.5, 1) * pause
                 is_final = not isinstance(error, StoreUnavailable)
                 if is_final or loop.time() + wait >= deadline:
@@ -342,9 +348,11 @@ class RedisClient:
         pool = self._pools.get((purpose, node))
         if pool is None:
             connect = partial(self._connector.connect, node)
-            pool = self._pools[purpose, node] = RedisConnectionPool(
-                connect, _CONNECTIONS[purpose]
-            )
+            limit = _CONNECTIONS[purpose]
+            if purpose in _SIZED:
+                limit = self._address.max_connections or limit
+            pool = RedisConnectionPool(connect, limit)
+            self._pools[purpose, node] = pool
         return pool
 
     async def _ask_node(self, node: Node, command: Command, deadline: float) -> Any:

@@ -113,11 +113,14 @@ class Connector:
             return address.hosts[0] if address.hosts else ("", 0)
         if self._sentinel is None:
             new_sentinel: Callable[..., Sentinel] = Sentinel
-            # Sentinels are used without a password.
-            tls = {"ssl": True, **address.tls} if address.is_tls else {}
-            self._sentinel = new_sentinel(
-                address.hosts, sentinel_kwargs={"socket_timeout": 2.0, **tls}
-            )
+            options: dict[str, Any] = {
+                "socket_timeout": 2.0,
+                "username": address.sentinel_username,
+                "password": address.sentinel_password,
+            }
+            if address.is_tls:
+                options |= {"ssl": True, **address.tls}
+            self._sentinel = new_sentinel(address.hosts, sentinel_kwargs=options)
         # A search moves the Sentinel that answered to the front of the list.  In a list
         # that two searches share, another one would be overwritten by that.
         search = copy(self._sentinel)

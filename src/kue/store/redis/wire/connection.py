@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Command = tuple[Any, ...]
 
 INCOMPLETE = object()
+#: A note on errors after which it is not known whether the server got the commands.
+SENT = "the commands had been sent"
 #: Error replies that are handled, by their first word.  redis-py knows them too, but
 #: not in all versions, and not in its public API.
 _ERRORS: dict[str, type[exceptions.ResponseError | exceptions.ConnectionError]] = {
@@ -178,8 +180,10 @@ class RedisConnection(RedisProtocol):
         try:
             self._transport.write(b"".join(map(hiredis.pack_command, commands)))
             return await answer
-        except BaseException:
+        except BaseException as exc:
             self.abort()
+            # It may have arrived.
+            exc.add_note(SENT)
             raise
         finally:
             timer.cancel()

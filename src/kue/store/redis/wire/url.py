@@ -12,7 +12,10 @@ from kue.model.errors import ConfigError
 MAX_SHARDS = 1024
 #: Options that a URL may have after its question mark.
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
-_KNOWN = ("shards", "db", *_TLS)
+#: How to log in to the Sentinels themselves.
+_SENTINEL = ("sentinel_username", "sentinel_password")
+_KNOWN = ("shards", "db", "max_connections", *_SENTINEL, *_TLS)
+MAX_CONNECTIONS = 10_000
 
 
 class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,12 +27,16 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     db: int = 0
     shards: int = 1
+    #: For commands, to each node; 0 for the usual number.
+    max_connections: int = 0
     is_tls: bool = False
     is_cluster: bool = False
     #: Name of the master that Sentinels watch.
     service: str = ""
     username: str | None = None
     password: str | None = None
+    sentinel_username: str | None = None
+    sentinel_password: str | None = None
     tls: dict[str, str] = {}
 
 
@@ -52,10 +59,12 @@ def read_url(url: str) -> RedisAddress:
     common: dict[str, Any] = {
         "name": f"{parts.scheme}://{where}",
         "shards": _number(query, "shards", 1, 1, MAX_SHARDS),
+        "max_connections": _number(query, "max_connections", 0, 1, MAX_CONNECTIONS),
         "is_tls": form == "rediss",
         "username": unquote(username) or None,
         "password": unquote(password) or None,
         "tls": {name: query[name] for name in _TLS if name in query},
+        **{name: query.get(name) for name in _SENTINEL},
     }
     if form == "unix":
         if not parts.path:

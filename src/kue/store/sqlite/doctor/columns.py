@@ -78,11 +78,11 @@ _COLUMNS = {
     " retention=number remove_on_complete=flag stalls=number"
     " held=hold limited_by=list held_by=name worker=text ttl_at=number progress=percent"
     " progress_data=json cancelling=text retain_until=number rank=signed"
-    " has_steps=flag",
+    " has_steps=flag quiet=flag",
     "meta": "name=word value=number",
     "types": "name=name",
     "counts": "type=name own=flag",
-    "stats": f"minute=number {_COUNTERS}",
+    "stats": f"minute=number {_COUNTERS} work_ms=number",
     "hours": f"hour=number {_COUNTERS}",
     "logs": "job_id=id line=number at=number level=word attempt=number text=text",
     "steps": "job_id=id field=name value=step",
@@ -98,6 +98,8 @@ _COLUMNS = {
     "limits": "type=name limits=object level=signed filled_at=number",
     "turns": "type=name member=turn rank=signed",
     "named_limits": "name=name definition=text",
+    "failure_rules": "type=text rule=object",
+    "failures": "job_id=id at=number type=name token=text",
     "limit_runs": "ref=ref job_id=id",
     "limit_rates": "ref=ref state=rate until=number",
     "limit_openings": "type=name ref=ref at=number",

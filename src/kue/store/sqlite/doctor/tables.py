@@ -5,6 +5,9 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
+from kue.model.failure_rule import FailureRule
 from kue.model.fingerprint import first_line
 from kue.model.job import Error
 from kue.model.named_limits import StoredLimit
@@ -211,6 +214,7 @@ def check_file(db: sqlite3.Connection) -> list[SqliteFinding]:
 def check_tables(db: sqlite3.Connection) -> list[SqliteFinding]:
     """Check everything but single jobs, on one snapshot."""
     found = [finding for rule in _RULES for finding in _check_rule(db, rule)]
+    found += _check_failure_rules(db)
     return [*found, *_check_groups(db), *_check_limits(db), *_check_schedules(db)]
 
 
@@ -234,6 +238,16 @@ def _check_groups(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
             Repair("release the best of them", _refill),
             {"type": type, "group": group, "job_id": job_id},
         )
+
+
+def _check_failure_rules(db: sqlite3.Connection) -> Iterator[SqliteFinding]:
+    for type, text in db.execute("SELECT type, rule FROM failure_rules"):
+        try:
+            msgspec.json.decode(text, type=FailureRule)
+        except (ValueError, TypeError):
+            yield SqliteFinding(
+                "bad-record", f"the failure rule of {type!r} cannot be read"
+            )
 
 
 def _check_limits(db: sqlite3.Connection) -> Iterator[SqliteFinding]:

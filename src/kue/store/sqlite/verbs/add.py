@@ -34,7 +34,7 @@ _COLUMNS = (
     *("type", "state", "priority", "at", "story", "unique_key", "unique_for"),
     *("unique_until", "unique_at_most"),
     *("group_key", "limited_by", "ttl", "expires_at", "once", "after_any", "delay"),
-    *("retention", "remove_on_complete", "retain_until", "created_at"),
+    *("retention", "remove_on_complete", "retain_until", "created_at", "quiet"),
 )
 #: All jobs that differ only in their bodies: {id: body}.
 _ADD = f"""
@@ -188,6 +188,8 @@ class _Batch:
         own = state.is_final and draft.spec.retention is not None
         tx.count(draft.type, state, 1, own=own)
         tx.stats[draft.type].added += 1
+        if draft.spec.quiet:
+            tx.note_quiet(job_id)
         tx.publish(Kind.ENQUEUE, job_id, draft.type, 0, {"state": state})
         entered(tx, draft.type, state)
 
@@ -235,4 +237,5 @@ def _columns(
         spec.remove_on_complete,
         now + (spec.retention or 0) if ends else None,
         now,
+        spec.quiet,
     )

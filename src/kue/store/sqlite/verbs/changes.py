@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kue.model.draft import check_meta
 from kue.model.events import Kind
 from kue.model.job import MOVES_BY_HAND, Cancelled, State
 from kue.store.sqlite import dependencies, ranking, removal, transitions, unique_keys
@@ -37,6 +38,7 @@ _EDIT = "UPDATE jobs SET body = ?, priority = coalesce(?, priority) WHERE id = ?
 
 #: A body's fields, each as its original JSON: an edit changes nothing else.
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_meta = msgspec.json.Decoder(dict[str, str]).decode
 
 
 def move(tx: Transaction, request: MoveRequest) -> list[Reply]:
@@ -162,6 +164,10 @@ def _update(tx: Transaction, change: Change) -> Result:
         value = getattr(change, name)
         if value is not msgspec.UNSET:
             fields[name] = msgspec.Raw(msgspec.json.encode(value))
+    if change.meta is not msgspec.UNSET:
+        known = _meta(fields.get("meta", b"{}"))
+        merged = check_meta({**known, **change.meta})
+        fields["meta"] = msgspec.Raw(msgspec.json.encode(merged))
     priority = None if change.priority is msgspec.UNSET else change.priority
     old: int = tx.one(_PRIORITY, change.job_id)
     tx.run(_EDIT, as_json(fields), priority, change.job_id)

@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.model import retry_policy
-from kue.model.job import Job, State
+from kue.model.job import Job, State, with_progress
 from kue.store.sqlite import dependencies, promotion, removal, transitions
 from kue.store.sqlite.rows import JobRow, columns_of, fetch, shown, state_rows_of
 from kue.store.sqlite.verb_transaction import as_json, read_meta
-from kue.store.sqlite.verbs import limits, named_limits, stats, workers
-from kue.store.sqlite.verbs.runs import expire
-from kue.store.values import HOURS_KEPT, MINUTES_KEPT, STACKS_MS, MaintenanceResult
+from kue.store.sqlite.verbs import failures, limits, named_limits, stats, workers
+from kue.store.sqlite.verbs.runs import expire, log
+from kue.store.values import (
+    HOURS_KEPT,
+    MINUTES_KEPT,
+    STACKS_MS,
+    MaintenanceResult,
+    Outcome,
+    error_line_of,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -140,6 +147,7 @@ def tend(
         expired=expired,
         pruned=pruned,
         released=released,
+        failures=failures.has_any(tx),
         more=more_due
         or more_links
         or more_held
@@ -162,7 +170,11 @@ def _reclaim(tx: Transaction, overdue: str, limit: int) -> int:
         if state_row.began is None:
             # Its token is malformed: it names no worker that was lost.
             job = msgspec.structs.replace(job, token="")
-        endings.append((state_row, after(job, tx.now)))
+        ending = with_progress(after(job, tx.now), job.progress, job.progress_data)
+        endings.append((state_row, ending))
+        line = error_line_of(Outcome(job, ending))
+        if line is not None:
+            log(tx, row.id, [line])
     transitions.end(tx, endings, taken=overdue)
     return len(rows)
 

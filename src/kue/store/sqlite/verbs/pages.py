@@ -8,7 +8,7 @@ of as many of them as it needs, read only as far as the page goes.
 from __future__ import annotations
 
 import heapq
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,15 +16,13 @@ import msgspec
 
 from kue.model.job import Job, State
 from kue.store.sqlite.rows import JobRow, read_within, rows_of, shown
+from kue.store.sqlite.sifting import Key, Sifted, sift
 from kue.store.sqlite.verbs import limits, named_limits
 from kue.store.values import MAX_PAGE_BYTES, Page, PageRequest, held_by, held_by_group
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
-
-#: (sort key, id)
-Key = tuple[int, int]
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 class PageSource(NamedTuple):
@@ -102,16 +100,32 @@ def get(
 def page(
     db: sqlite3.Connection, request: PageRequest, after: Key | None, now: int
 ) -> Page:
-    keys = _keys(db, request, after)
-    ids = [job_id for _, job_id in keys[: request.limit]]
+    with _reading(db, request, after) as keys:
+        if request.needles:
+            return _sifted(db, sift(db, keys, request), now)
+        found = list(islice(keys, request.skip, request.skip + request.limit + 1))
+    ids = [job_id for _, job_id in found[: request.limit]]
     rows, read = read_within(
         MAX_PAGE_BYTES, len(ids), lambda start, stop: rows_of(db, ids[start:stop])
     )
     cursor = None
-    if read and len(keys) > read:
-        rank, job_id = keys[read - 1]
+    if read and len(found) > read:
+        rank, job_id = found[read - 1]
         cursor = f"{rank}:{job_id}"
-    return Page(_jobs(db, rows, now), cursor)
+    size = sum(len(row.body) + len(row.story) for row in rows)
+    return Page(_jobs(db, rows, now), cursor, len(rows), size)
+
+
+def _sifted(db: sqlite3.Connection, found: Sifted, now: int) -> Page:
+    rows = rows_of(db, found.numbers)
+    cursor = None if found.last is None else "{}:{}".format(*found.last)
+    return Page(
+        _jobs(db, rows, now),
+        cursor,
+        found.looked_at,
+        found.looked_bytes,
+        [found.numbers[row.id] for row in rows],
+    )
 
 
 def _jobs(db: sqlite3.Connection, rows: Iterable[JobRow], now: int) -> list[Job]:
@@ -146,14 +160,15 @@ def first_ids(
     db: sqlite3.Connection, state: State, type: str | None, limit: int
 ) -> list[int]:
     """Return the ids of the first *limit* jobs in *state*."""
-    keys = _keys(db, PageRequest(state, type, limit))
-    return [job_id for _, job_id in keys[:limit]]
+    with _reading(db, PageRequest(state, type)) as keys:
+        return [job_id for _, job_id in islice(keys, limit)]
 
 
-def _keys(
+@contextmanager
+def _reading(
     db: sqlite3.Connection, request: PageRequest, after: Key | None = None
-) -> list[Key]:
-    """Return the keys of a page, and the next one if there are more."""
+) -> Iterator[Iterator[Key]]:
+    """Read the keys of jobs in the order of a page, from *after* on."""
     types = [request.type]
     if request.state is None:
         sources: tuple[PageSource, ...] = (_ALL if request.type is None else _OF_TYPE,)
@@ -161,7 +176,6 @@ def _keys(
         sources = _SOURCES[request.state]
         if request.type is None:
             types = [row[0] for row in db.execute(_TYPES).fetchall()]
-    end = request.skip + request.limit + 1
     # Cursors are closed here, in the thread that opened them, also when a read fails.
     with ExitStack() as stack:
         cursors = [
@@ -171,5 +185,4 @@ def _keys(
             for source in sources
             for type in types
         ]
-        merged = heapq.merge(*cursors, reverse=request.descending)
-        return list(islice(merged, request.skip, end))
+        yield heapq.merge(*cursors, reverse=request.descending)

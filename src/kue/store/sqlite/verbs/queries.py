@@ -9,6 +9,7 @@ from kue.store.values import LogLine
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
 
 _COUNTS = "SELECT type, state, sum(n) FROM counts GROUP BY type, state"
 _TYPES = "SELECT name FROM types ORDER BY name"
@@ -42,3 +43,9 @@ def logs(
     low = first + start if start >= 0 else max(first, last + 1 + start)
     high = first + stop if stop >= 0 else last + 1 + stop
     return [LogLine(*row) for row in db.execute(_LOGS, (job_id, low, high))]
+
+
+def newest_logs(
+    db: sqlite3.Connection, job_ids: Sequence[int], lines: int
+) -> list[list[LogLine]]:
+    return [logs(db, job_id, -lines, -1) for job_id in job_ids]

@@ -11,7 +11,7 @@ import msgspec
 
 from kue.model import retry_policy
 from kue.model.events import Kind
-from kue.model.job import BEGAN, Completed, Failed, State
+from kue.model.job import BEGAN, Completed, State
 from kue.model.names import quote
 from kue.store.codec import begun
 from kue.store.sqlite import dependencies, promotion, transitions, unique_keys
@@ -19,6 +19,7 @@ from kue.store.sqlite.rows import (
     JobRow,
     columns_of,
     fetch,
+    history_in,
     job_of,
     read_within,
     rows_of,
@@ -42,7 +43,7 @@ from kue.store.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kue.model.job import Ending, Job
+    from kue.model.job import Attempt, Ending, Job
     from kue.store.sqlite.rows import StateRow
     from kue.store.values import LogLine, Outcome, Progress
 
@@ -320,8 +321,15 @@ class _ClaimRunner:
 
 def expire(tx: Transaction, ids: Iterable[int]) -> None:
     """Fail jobs that were not started in time."""
-    rows = state_rows_of(tx.db, ids).values()
-    transitions.end(tx, [(row, Failed(retry_policy.EXPIRED)) for row in rows])
+    endings = []
+    for row in state_rows_of(tx.db, ids).values():
+        history = _history(tx, row) if row.lines else ()
+        endings.append((row, retry_policy.after_expiry(history)))
+    transitions.end(tx, endings)
+
+
+def _history(tx: Transaction, row: StateRow) -> tuple[Attempt, ...]:
+    return history_in(story_of(tx.db, row.id).decode(errors="replace"))
 
 
 def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Result]:

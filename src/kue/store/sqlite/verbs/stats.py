@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kue.model.histogram import added
-from kue.store.sqlite.verb_transaction import Transaction, as_json
+from kue.store.sqlite.verb_transaction import Transaction, as_json, read_meta
 from kue.store.values import MINUTES_KEPT, MINUTES_PER_PASS, Stat, hourly
 
 if TYPE_CHECKING:
@@ -46,6 +46,13 @@ SELECT DISTINCT minute FROM stats WHERE minute BETWEEN ? AND ?
 ORDER BY minute LIMIT 1 OFFSET ?
 """
 
+_WORKED = "SELECT coalesce(sum(work_ms), 0) FROM stats WHERE minute BETWEEN ? AND ?"
+#: One statement, so that no minute counts both alone and in the sum.
+_WORK_TIME = f"""
+SELECT coalesce((SELECT value FROM meta WHERE name = 'work_ms'), 0)
+    + coalesce(sum(work_ms), 0) FROM stats WHERE minute > ({_ROLLED})
+"""
+
 _counts = msgspec.json.Decoder(dict[int, int]).decode
 
 
@@ -73,6 +80,9 @@ def roll_up(tx: Transaction) -> None:
         [total] = hourly([*known, stat])
         _, *numbers, waits, runs = msgspec.structs.astuple(total)
         tx.run(_WRITE_HOUR, hour, *numbers, as_json(waits), as_json(runs))
+    worked = tx.one(_WORKED, first, last)
+    if worked:
+        tx.write_meta("work_ms", read_meta(tx.db, "work_ms") + worked)
     tx.write_meta("rolled", last)
 
 
@@ -83,6 +93,11 @@ def minutes(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:
 def hours(db: sqlite3.Connection, since: int, until: int) -> list[Stat]:
     """Return counters by hour and type, including minutes not yet in an hour."""
     return hourly(_stat(row) for row in db.execute(_HOURS, (since, until)))
+
+
+def work_time(db: sqlite3.Connection) -> int:
+    """Return how long all successful runs took, in ms."""
+    return int(db.execute(_WORK_TIME).fetchone()[0])
 
 
 def _stat(row: tuple[Any, ...]) -> Stat:

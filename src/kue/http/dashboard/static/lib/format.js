@@ -167,3 +167,8 @@ function oneUnit(ms) {
   if (ms < DAY) return `${Math.floor(ms / HOUR)} h`;
   return `${Math.floor(ms / DAY)} d`;
 }
+
+//: The task of a job, and its queue if that has another name.
+export function nameAndQueue({ name, type }) {
+  return name === type ? type : `${name} (${type})`;
+}

@@ -11,6 +11,7 @@ import { bulk } from "../lib/job-actions.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
 import { go, href, query, setQuery } from "../lib/router.js";
+import { deadLetters } from "./errors/dead-letters.js";
 import { stackView } from "./job/stack-trace.js";
 import { hourSparklines } from "./queues/sparklines.js";
 
@@ -31,6 +32,7 @@ export const page = {
     const list = h("ol", { class: "error-groups" });
     const none = h("div", { hidden: true });
     const trends = hourSparklines({ label: trendLabel, series: failures, format: short });
+    const letters = deadLetters();
     const show = keyedList(list, keyOf, (group) => groupView(group, trends));
     let groups = [];
     root.append(
@@ -38,6 +40,7 @@ export const page = {
       summary,
       none,
       list,
+      letters.node,
     );
 
     async function read(signal) {
@@ -47,6 +50,7 @@ export const page = {
       show(groups);
       showSummary(found);
       showEmpty(wanted);
+      await letters.read(signal);
     }
 
     function showSummary(found) {

@@ -9,9 +9,11 @@ import { panel } from "../components/panel.js";
 import { progressBar } from "../components/progress-bar.js";
 import { api, pathSegment } from "../lib/api.js";
 import { fill, h } from "../lib/dom.js";
-import { time, timeAgo } from "../lib/format.js";
+import { nameAndQueue, time, timeAgo } from "../lib/format.js";
 import { live, refresher } from "../lib/live.js";
+import { can } from "../lib/me.js";
 import { href } from "../lib/router.js";
+import { deadLetterOf, letterLink, replay } from "./errors/dead-letters.js";
 import { jobActions } from "./job/actions.js";
 import { attemptsView, keyOf } from "./job/attempts.js";
 import { dependencies, hasDependencies } from "./job/dependencies.js";
@@ -143,6 +145,7 @@ class JobView {
       title: h("div", { class: "job-title" }),
       actions: h("div", { class: "actions" }),
       notes: h("div", { class: "job-notes" }),
+      letter: h("div", { class: "job-notes" }),
       progress: h("div", { class: "job-progress" }),
       attempts: h("div", { class: "endings" }),
       details: h("div"),
@@ -159,6 +162,7 @@ class JobView {
       this.node,
       h("header", { class: "page-head" }, slots.title, slots.actions),
       slots.notes,
+      slots.letter,
       this._dependencies.notice,
       slots.progress,
       panel("Timeline", {}, this._timeline.node),
@@ -199,6 +203,10 @@ class JobView {
         if (hasDependencies(job)) this._dependencies.show(job);
       }),
       onChange(asBody, (job) => this._code.show(job)),
+      onChange(({ state }) => state, async (job) => {
+        // Without it the page is complete all the same.
+        fill(slots.letter, await letterLink(job).catch(() => null));
+      }),
       onChange((job) => job.state, (job) => {
         result.hidden = job.state !== "complete" || job.result === null;
         this._log.refresh();
@@ -277,22 +285,23 @@ function buttonsOf(job) {
   return [job.state, jobActions(job).map(({ name }) => name)];
 }
 
-function titleOf({ type, state, cancelling }) {
-  return [type, state, cancelling];
+function titleOf({ name, type, state, cancelling }) {
+  return [name, type, state, cancelling];
 }
 
 function titleView(job) {
   const path = `/jobs?${new URLSearchParams({ type: job.type })}`;
   return [
     h("h1", null, `Job ${job.id}`),
-    h("a", { class: "job-type", href: href(path) }, job.type),
+    h("a", { class: "job-type", href: href(path) }, nameAndQueue(job)),
     stateBadge(job.state),
     job.cancelling && h("span", { class: "note" }, "cancelling"),
   ];
 }
 
-function notesOf({ held, held_until: until, state, promote_at: due, error, tags, pending }) {
-  return [held, until, state, due, error, tags, pending];
+function notesOf(job) {
+  const { held, held_until: until, state, promote_at: due, error, tags, data, pending } = job;
+  return [held, until, state, due, error, tags, data, pending];
 }
 
 //: "Added by schedule NAME, for 09:00:00"; null for other jobs.
@@ -305,12 +314,29 @@ function scheduleNote({ tags, meta }) {
   return h("p", { class: "job-note" }, "Added by schedule ", link, `, for ${time(at)}`);
 }
 
+//: "Dead letter of job 7 (email)", with the way back; null for other jobs.
+function deadLetterNote(job) {
+  const letter = deadLetterOf(job);
+  if (!letter) return null;
+  const link = h("a", { href: href(`/jobs/${letter.job_id}`) }, `job ${letter.job_id}`);
+  const back = () => replay(job.type, [job.id]);
+  return h(
+    "p",
+    { class: "job-note" },
+    "Dead letter of ",
+    link,
+    ` (${letter.type}), which failed: ${letter.error.kind}: ${letter.error.message} `,
+    can("manage") && h("button", { onclick: back }, "Replay"),
+  );
+}
+
 function notesView(job) {
   const due = job.state === "delayed" && !job.pending && job.promote_at;
   const like = job.fingerprint ? { fingerprint: job.fingerprint } : { error: job.error?.kind };
   const similar = new URLSearchParams({ state: "failed", type: job.type, ...like });
   return [
     scheduleNote(job),
+    deadLetterNote(job),
     job.held && heldNote(job),
     due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
     pendingNote(job.pending),
@@ -330,9 +356,10 @@ function progressOf({ state, progress, progress_data: data }) {
 }
 
 function progressView({ state, progress, progress_data: data }) {
-  if (state !== "active" && !(progress > 0 && progress < 100)) return null;
+  const hasBar = state === "active" || (progress > 0 && progress < 100);
+  const known = state === "active" && progress === 0 ? null : progress;
   return [
-    progressBar(state === "active" && progress === 0 ? null : progress, { text: true }),
+    hasBar && progressBar(known, { text: true }),
     data !== null && progressData(data),
   ];
 }

@@ -60,6 +60,11 @@ class JobsView {
     //: Whether a search is running, and whether the user stopped it.
     this._isSearching = false;
     this._isStopped = false;
+    //: How many jobs a search looked at, of how many; null of a plain list.
+    this._lookedAt = 0;
+    this._total = null;
+    //: How many it looked at before the page of a cursor, if it came from there.
+    this._lookedBefore = new Map();
     this._tookMs = 0;
     this._columns = "";
     //: The query whose complete list is shown.
@@ -95,11 +100,14 @@ class JobsView {
     this._hint = h("p", { class: "list-hint", role: "status", hidden: true });
     this._emptyState = h("div", { hidden: true });
     this._searchStatus = h("span", { role: "status" });
+    this._lookedStatus = h("span");
+    this._searchBar = h("div", { class: "search-bar" });
     this._progress = h(
       "div",
       { class: "searching", hidden: true },
       this._searchStatus,
-      progressBar(null, { label: "Searching" }),
+      this._searchBar,
+      this._lookedStatus,
       h("button", { class: "small", onclick: () => this._stopSearch() }, "Stop"),
     );
     this._pager = h("nav", { class: "pager", "aria-label": "Pages" });
@@ -182,7 +190,10 @@ class JobsView {
   //: Write other filters into the address, and show the matching jobs.
   _change(changes) {
     setQuery({ cursor: null, ...changes }, { replace: false });
-    if (!("cursor" in changes)) this._previousCursors = [];
+    if (!("cursor" in changes)) {
+      this._previousCursors = [];
+      this._lookedBefore.clear();
+    }
     this._table.clear();
     this._restart();
   }
@@ -250,10 +261,12 @@ class JobsView {
     return !this._isStopped;
   }
 
-  _showFound({ jobs, cursor, isPart }, isSearching) {
+  _showFound({ jobs, cursor, isPart, lookedAt, total }, isSearching) {
     this._fault.textContent = "";
     this._isStale = false;
     this._cursor = cursor;
+    this._lookedAt = (this._lookedBefore.get(query().cursor) ?? 0) + lookedAt;
+    this._total = total;
     this._isPartial = isPart;
     this._isSearching = isSearching;
     if (!isSearching) this._shown = window.location.search;
@@ -301,7 +314,8 @@ class JobsView {
 
   _emptyView() {
     if (this._isPartial) {
-      const text = "No match so far, and there are more jobs to search.";
+      const far = this._lookedText && ` (${this._lookedText})`;
+      const text = `No match so far, and there are more jobs to search${far}.`;
       return emptyState({ title: "Search stopped", text });
     }
     if (this._filters.length || this._state || query().cursor) {
@@ -333,12 +347,15 @@ class JobsView {
     const shown = this._table.rows.length;
     const isCounted = count !== undefined && isFirst;
     const text = isCounted ? `${shown} of ${plural(count, "job")}` : plural(shown, "job");
+    const isPaused = this._isPartial && !this._isSearching;
     const next = this._isPartial ? "Keep searching" : "Next";
     this._progress.hidden = !this._isSearching;
     this._searchStatus.textContent = this._isSearching ? `Searching… ${number(shown)} found` : "";
+    this._drawProgress();
     fill(
       this._pager,
       h("span", { class: "faint" }, shown > 0 && text),
+      h("span", { class: "faint" }, isPaused && shown > 0 && this._lookedText),
       !isFirst && h("button", { onclick: () => this._previous() }, back),
       this._cursor !== null &&
         !this._isSearching &&
@@ -346,8 +363,24 @@ class JobsView {
     );
   }
 
+  //: "looked at 500 of 2,000 jobs"; empty for a plain list, which does not look at all.
+  get _lookedText() {
+    if (!this._total) return "";
+    const done = Math.min(this._lookedAt, this._total);
+    return `looked at ${number(done)} of ${plural(this._total, "job")}`;
+  }
+
+  //: How far a search is, as a bar and as numbers.
+  _drawProgress() {
+    this._lookedStatus.textContent = this._isSearching ? this._lookedText : "";
+    if (!this._isSearching) return;
+    const share = this._total ? (100 * this._lookedAt) / this._total : null;
+    fill(this._searchBar, progressBar(share, { label: "Searching" }));
+  }
+
   _next() {
     if (this._cursor === null) return;
+    this._lookedBefore.set(this._cursor, this._lookedAt);
     this._previousCursors.push(query().cursor ?? null);
     this._change({ cursor: this._cursor });
     this._table.node.scrollIntoView({ block: "nearest" });

@@ -10,7 +10,17 @@ import { table } from "../components/table.js";
 import { tile } from "../components/tile.js";
 import { api, pathSegment } from "../lib/api.js";
 import { h } from "../lib/dom.js";
-import { NO_VALUE, atMost, bytes, duration, number, rate, short, timeAgo } from "../lib/format.js";
+import {
+  NO_VALUE,
+  atMost,
+  bytes,
+  duration,
+  nameAndQueue,
+  number,
+  rate,
+  short,
+  timeAgo,
+} from "../lib/format.js";
 import { finished, history, throughput, valuesOf } from "../lib/stats-history.js";
 import { live, refresher } from "../lib/live.js";
 import { href } from "../lib/router.js";
@@ -332,7 +342,7 @@ function failure(job) {
     "li",
     { class: "failure" },
     h("a", { href: href(`/jobs/${job.id}`) }, `#${job.id}`),
-    h("span", { class: "failure-type" }, job.type),
+    h("span", { class: "failure-type" }, nameAndQueue(job)),
     h("span", { class: "failure-when" }, timeAgo(job.failed_at ?? job.ended_at)),
     h("span", { class: "failure-text" }, kind ? h("b", null, kind) : null, " ", message),
   );

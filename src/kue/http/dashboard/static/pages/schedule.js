@@ -223,13 +223,18 @@ function jobLink(job) {
   return job === null ? NO_VALUE : h("a", { href: href(`/jobs/${job}`) }, `#${job}`);
 }
 
+function queueLink(name) {
+  return h("a", { href: href(`/queues/${pathSegment(name)}`) }, name);
+}
+
 // -- details -----------------------------------------------------------------------
 
 function detailsOf(schedule) {
-  const { type, cron, every, starts_at: start, ends_at: end, jitter } = schedule;
+  const { type, queue, cron, every, starts_at: start, ends_at: end, jitter } = schedule;
   const isOnce = !cron && !every;
   const facts = [
-    ["Type", h("a", { href: href(`/queues/${pathSegment(type)}`) }, type)],
+    ["Type", queue ? type : queueLink(type)],
+    ["Queue", queue && queueLink(queue)],
     ["Expression", cron && h("code", null, cron)],
     ["Time zone", cron ? schedule.tz : null],
     ["First run", !isOnce && start !== null ? time(start) : null],

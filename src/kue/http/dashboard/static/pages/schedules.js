@@ -167,7 +167,7 @@ function columns(act) {
   return [
     { key: "name", label: "Schedule", render: scheduleName },
     { key: "when", label: "When", class: "cell-when", render: whenView },
-    { key: "type", label: "Type", class: "cell-type", render: ({ type }) => queueLink(type) },
+    { key: "type", label: "Type", class: "cell-type", render: ({ type, queue }) => queueLink(queue ?? type, type) },
     { key: "next", label: "Next run", class: "cell-next", render: nextRun },
     {
       key: "ticks",
@@ -190,8 +190,8 @@ function scheduleName(schedule) {
   return h("span", { class: "named" }, link, scheduleMarks(schedule));
 }
 
-function queueLink(type) {
-  return h("a", { href: href(`/queues/${pathSegment(type)}`) }, type);
+function queueLink(queue, type) {
+  return h("a", { href: href(`/queues/${pathSegment(queue)}`) }, type);
 }
 
 function nextRun({ next_at: next }) {

@@ -242,8 +242,9 @@ local function set_aside(entry, expired_tail)
   end
   for _, found in ipairs(entry.expired) do
     offer_slots(entry, found.head)
-    arrive_final(found.id, q, found.head, "failed", expired_tail)
-    emit("failed", found.id, entry.type, 0, "{" .. expired_tail)
+    local line = expired_line(found.id, expired_tail)
+    arrive_final(found.id, q, found.head, "failed", line)
+    emit("failed", found.id, entry.type, 0, "{" .. line)
     notify_dependants(found.id, "failed")
   end
 end

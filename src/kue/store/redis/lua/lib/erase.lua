@@ -10,5 +10,5 @@ local function erase(id, q, place, head, by_hand)
   redis.call("UNLINK", job .. id, job .. id .. ":log", job .. id .. ":steps")
   unmark_live({ id })
   notify_dependants(id, "removed")
-  emit("remove", id, head.type, 0)
+  emit("remove", id, head.type, 0, "", head)
 end

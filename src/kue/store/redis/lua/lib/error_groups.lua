@@ -18,8 +18,9 @@ local function add_failures(q, count, id, tail)
   end
   -- Quotes within JSON strings are escaped, so these cannot match inside one.
   local from = string.find(tail, '"error":{', 1, true) or 1
-  local to = string.find(tail, ',"stack":"', from, true)
-  local cause = to and string.sub(tail, from + 8, to - 1) .. "}"
+  local progress = string.find(tail, '},"progress":', from, true) or math.huge
+  local to = math.min(string.find(tail, ',"stack":"', from, true) or math.huge, progress)
+  local cause = to < math.huge and string.sub(tail, from + 8, to - 1) .. "}"
     or string.sub(tail, from + 8, -31)
   redis.pcall("HSET", q .. "causes", fingerprint .. ":last",
     now .. "\t" .. id .. "\t" .. cause)

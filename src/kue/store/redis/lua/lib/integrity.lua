@@ -76,9 +76,10 @@ local function check_job(id, head)
 end
 
 local function check_shard()
-  check_zsets(root .. ":", { "workers", "listeners", "watched", "due", "agenda" })
+  check_zsets(root .. ":", { "workers", "listeners", "watched", "due", "agenda",
+    "failures" })
   for _, name in ipairs({ "meta", "info", "cancelling", "paused", "limits",
-    "named_limits", "outbox", "schedules", "orders", "stacks", "search", "stats:" .. math.floor(now / 60000) }) do
+    "named_limits", "failure_rules", "outbox", "schedules", "orders", "stacks", "search", "stats:" .. math.floor(now / 60000) }) do
     redis.call("HLEN", root .. ":" .. name)
   end
   redis.call("SCARD", root .. ":types")

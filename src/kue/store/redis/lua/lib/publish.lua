@@ -5,11 +5,22 @@ local is_observed = redis.call("EXISTS", root .. ":listeners", root .. ":watched
 local has_listeners = is_observed and redis.call("ZCARD", root .. ":listeners") > 0
 local has_watched = is_observed and not has_listeners
   and redis.call("ZCARD", root .. ":watched") > 0
-local number = is_observed and tonumber(redis.call("HGET", root .. ":meta", "told")) or 0
+local meta = is_observed and redis.call("HMGET", root .. ":meta", "told", "quiet") or {}
+local number = tonumber(meta[1]) or 0
+-- Whether there may be jobs whose events are off.
+local has_quiet = meta[2]
 local events = {}
 
-local function emit(kind, id, job_type, attempt, detail)
-  if has_listeners or (has_watched and redis.call("ZSCORE", root .. ":watched", id)) then
+local function is_quiet(id)
+  local text = redis.pcall("GETRANGE", job .. id, 0, 5119)
+  local first_line = type(text) == "string" and string.match(text, "^[^\n]*") or ""
+  return string.find(first_line, "\tquiet=1", 1, true) ~= nil
+end
+
+-- `head` is the header of a job whose record is gone.
+local function emit(kind, id, job_type, attempt, detail, head)
+  if (has_listeners or (has_watched and redis.call("ZSCORE", root .. ":watched", id)))
+    and not (has_quiet and (head and head.quiet or is_quiet(id))) then
     events[#events + 1] = table.concat(
       { kind, id, job_type, now, attempt, detail or "" }, "\t")
   end

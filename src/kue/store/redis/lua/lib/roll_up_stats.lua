@@ -37,6 +37,9 @@ local function add_to_hour(hour, field, value)
     local sum = known + (tonumber(value) or 0)
     redis.call("HSET", hour, field, string.format("%.0f", sum))
   end
+  if string.find(field, ":work_ms$") then
+    add_up(root .. ":meta", "work_ms", tonumber(value) or 0)
+  end
 end
 
 -- Return whether all of it was added.  A full minute no longer changes, so that a cursor

@@ -100,10 +100,13 @@ end
 local EVENT_OF = { complete = "complete", failed = "failed", cancelled = "cancelled",
   retry = "failed_attempt", released = "release", stalled = "release" }
 
-local function emit_end(id, job_type, token, ending, tail)
+local function emit_end(id, job_type, token, ending, tail, is_removed)
   local attempt = string.match(token, "^%d+:%d+:(%d+):")
-  -- A result may be large, and must reach only those who ask for it.
-  local detail = ending == "complete" and "" or "{" .. tail
+  -- A result may be large, and must reach only those who ask for it; that of a job which
+  -- is removed can be read nowhere else.  So may the progress, which comes last.
+  local progress = string.find(tail, ',"progress":[', 1, true)
+  tail = progress and string.sub(tail, 1, progress - 1) .. "}" or tail
+  local detail = (ending ~= "complete" or is_removed) and "{" .. tail or ""
   emit(EVENT_OF[ending], id, job_type, attempt, detail)
 end
 
@@ -232,6 +235,11 @@ local function settle(ending, job_type, delay, flags, first, count)
   end
   if ending == "failed" then
     add_all_failures(q, done, first)
+    local tokens = {}
+    for n, i in ipairs(done) do
+      tokens[n] = ARGV[first + 3 * i - 2]
+    end
+    report_failures(job_type, gone, tokens)
   end
   if string.find(flags, "t", 1, true) then
     for _, id in ipairs(gone) do
@@ -274,14 +282,16 @@ local function settle(ending, job_type, delay, flags, first, count)
     if is_final then
       add_up(minute, job_type .. ":" .. ending, #done)
     end
-    add_up(minute, job_type .. ":run_ms", run_ms)
+    -- That of successful runs apart: their sum is kept forever (lib/roll_up_stats).
+    add_up(minute, job_type .. (ending == "complete" and ":work_ms" or ":run_ms"), run_ms)
     redis.call("EXPIRE", minute, 90000)
   end
   -- Publish.
+  local is_removed = string.find(flags, "r", 1, true) ~= nil
   if has_listeners or has_watched then
     for _, i in ipairs(done) do
       local at = first + 3 * i - 3
-      emit_end(ids[i], job_type, ARGV[at + 1], ending, ARGV[at + 2])
+      emit_end(ids[i], job_type, ARGV[at + 1], ending, ARGV[at + 2], is_removed)
     end
   end
   if is_final and next(is_parent) then
@@ -291,7 +301,7 @@ local function settle(ending, job_type, delay, flags, first, count)
       end
     end
   end
-  if string.find(flags, "r", 1, true) then
+  if is_removed then
     for _, i in ipairs(done) do
       erase(ids[i], q, ending, heads[i])
     end

@@ -20,7 +20,7 @@ export function factList(facts) {
 //: The details of a job, as [name, value] pairs; defaults are left out.
 export function detailsOf(job) {
   const facts = [
-    ["Type", link(`/queues/${pathSegment(job.type)}`, job.type)],
+    ...taskAndQueue(job),
     ["Priority", priorityOf(job.priority)],
     ["Attempts", attemptCount(job)],
     ["Released", job.releases ? `${job.releases}, not counted as attempts` : null],
@@ -36,6 +36,15 @@ export function detailsOf(job) {
     ["Address", addressView(job.address_id)],
   ];
   return facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
+}
+
+function taskAndQueue({ name, type }) {
+  const queue = link(`/queues/${pathSegment(type)}`, type);
+  if (name === type) return [["Type", queue]];
+  return [
+    ["Type", name],
+    ["Queue", queue],
+  ];
 }
 
 //: Whether it waits for a signal without a timeout: its time is a hundred years ahead.
@@ -63,6 +72,8 @@ export function optionsOf(job) {
     ["Fails after", job.max_exceptions ? `${job.max_exceptions} errors` : null],
     ["Retried until", job.retry_until && timeAgo(job.retry_until)],
     ["Timeout", job.timeout ? duration(job.timeout) : null],
+    ["Asked to stop after", job.soft_timeout ? duration(job.soft_timeout) : null],
+    ["Survives lost workers", job.max_stalls],
     ["Must report within", job.ttl ? duration(job.ttl) : null],
     ["Kept for", job.retention === null ? null : duration(job.retention)],
     ["Removed when complete", job.remove_on_complete ? "yes" : null],

@@ -6,6 +6,7 @@ import { fill, h } from "../../lib/dom.js";
 
 //: Options that are written only when they differ from the default.
 const OPTIONS = [
+  { name: "queue", of: (job) => (job.name === job.type ? null : job.type) },
   { name: "priority", of: (job) => job.priority },
   { name: "delay", of: (job) => seconds(job.delay) },
   { name: "attempts", of: attemptsOf, usual: 1 },
@@ -13,6 +14,8 @@ const OPTIONS = [
   { name: "retry_until", of: retryTime },
   { name: "backoff", of: (job) => job.backoff },
   { name: "timeout", of: (job) => seconds(job.timeout) },
+  { name: "soft_timeout", of: (job) => seconds(job.soft_timeout) },
+  { name: "max_stalls", of: (job) => job.max_stalls, isZeroUsual: false },
   { name: "ttl", of: (job) => seconds(job.ttl) },
   { name: "expires", of: (job) => seconds(job.expires) },
   { name: "unique", of: (job) => job.unique },
@@ -37,7 +40,7 @@ const MORE_OPTIONS = [
 
 //: The body of POST /jobs that adds a similar job.
 export function asBody(job) {
-  const body = { type: job.type };
+  const body = { type: job.name };
   if (job.data !== null && job.data !== undefined) body.data = job.data;
   return { ...body, ...optionsOf(job, [...OPTIONS, ...MORE_OPTIONS]) };
 }
@@ -46,7 +49,7 @@ function asPython(job) {
   const rest = Object.entries(optionsOf(job, [...OPTIONS, ...MORE_OPTIONS])).map(
     ([name, value]) => `    ${name}=${python(value)},`,
   );
-  const lines = [`    ${python(job.type)},`];
+  const lines = [`    ${python(job.name)},`];
   if (job.data !== null && job.data !== undefined) {
     lines.push(`    ${python(job.data)},`);
   }
@@ -54,7 +57,7 @@ function asPython(job) {
 }
 
 function asCommand(job) {
-  const positional = [quoted(job.type)];
+  const positional = [quoted(job.name)];
   if (job.data !== null && job.data !== undefined) {
     positional.push(quoted(JSON.stringify(job.data)));
   }
@@ -88,9 +91,9 @@ function asCurl(job, url) {
 
 function optionsOf(job, options) {
   const found = {};
-  for (const { name, of, usual } of options) {
+  for (const { name, of, usual, isZeroUsual = true } of options) {
     const value = of(job);
-    if (value === null || value === undefined || value === 0) continue;
+    if (value === null || value === undefined || (isZeroUsual && value === 0)) continue;
     if (value !== usual) found[name] = value;
   }
   return found;

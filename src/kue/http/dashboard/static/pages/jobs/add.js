@@ -18,6 +18,7 @@ const FIELDS = [
     placeholder: '{"to": "ann@example.com"}',
     help: "JSON; may be empty",
   },
+  { name: "queue", label: "Queue", help: "Where it waits; else the queue of its type" },
   {
     name: "priority",
     label: "Priority",

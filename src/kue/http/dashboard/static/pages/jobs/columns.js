@@ -3,7 +3,7 @@
 import { stateBadge } from "../../components/job-state.js";
 import { progressBar } from "../../components/progress-bar.js";
 import { h } from "../../lib/dom.js";
-import { duration, number, timeAgo, timeSince } from "../../lib/format.js";
+import { duration, nameAndQueue, number, timeAgo, timeSince } from "../../lib/format.js";
 import { href } from "../../lib/router.js";
 import { PRIORITIES } from "./filters.js";
 
@@ -36,8 +36,8 @@ export const COLUMNS = [
     key: "type",
     label: "Type",
     class: "name",
-    render: (job) => nameCell(job.type),
-    text: (job) => job.type,
+    render: (job) => nameCell(nameAndQueue(job)),
+    text: (job) => nameAndQueue(job),
   },
   {
     key: "state",

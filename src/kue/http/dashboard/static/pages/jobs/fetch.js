@@ -6,7 +6,8 @@ const PAGE = 50;
 //: Milliseconds after which the results of a running search are shown.
 const PARTIAL_MS = 300;
 
-//: Read one page: {jobs, cursor, isPart}; *isPart* when it is short and there is more.
+//: Read one page: {jobs, cursor, isPart, lookedAt, total}; *isPart* when it is short and
+//: there is more.  A search has looked at so many of all jobs; a plain list has neither.
 //:
 //: onPart(page) is called during the search with the jobs found so far; it returns
 //: whether to continue.
@@ -14,13 +15,15 @@ export async function readPage(params, signal, onPart) {
   const began = Date.now();
   const jobs = [];
   let cursor = params.cursor;
+  let lookedAt = 0;
   for (;;) {
     const limit = PAGE - jobs.length;
     const found = await api.get("/jobs", { ...params, cursor, limit }, { signal });
     jobs.push(...found.jobs);
     cursor = found.cursor;
+    lookedAt += found.looked_at ?? 0;
     const isPart = cursor !== null && jobs.length < PAGE;
-    const page = { jobs: [...jobs], cursor, isPart };
+    const page = { jobs: [...jobs], cursor, isPart, lookedAt, total: found.total };
     const isLong = Date.now() - began > PARTIAL_MS;
     if (!isPart || (isLong && !onPart(page))) return page;
   }

@@ -19,7 +19,7 @@ export function filterBar({ suggest, onChange }) {
     class: "filter-input",
     type: "text",
     role: "combobox",
-    placeholder: "Filter: type, tag, data.user_id=42, or text",
+    placeholder: "Filter: type, tag, data.user_id=42, or words",
     autocomplete: "off",
     spellcheck: "false",
     "aria-label": "Add a filter",

@@ -18,11 +18,11 @@ export const FACETS = [
   { name: "priority", label: "priority", hint: "a name or a number" },
   { name: "worker", label: "worker", hint: "ran there last" },
   { name: "group", label: "group", hint: "has this group key" },
-  { name: "error", label: "error", hint: "text of the last error" },
+  { name: "error", label: "error", hint: "words in the last error" },
   { name: "fingerprint", label: "fingerprint", hint: "one group of errors" },
   { name: "since", label: "since", hint: "created at or after: 1h, 7d, 2026-11-15" },
   { name: "until", label: "until", hint: "created before: 1h, 7d, 2026-11-15" },
-  { name: "text", label: "text", hint: "text anywhere in the data" },
+  { name: "text", label: "text", hint: "words in data, error or log; \"two words\" together" },
   { name: "data.", label: "data.…", hint: "a value in the data: data.user_id=42" },
 ];
 

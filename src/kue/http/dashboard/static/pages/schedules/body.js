@@ -8,13 +8,13 @@ const UNITS = [
 ];
 //: Options of its job that the form does not show, and that stay as they are.
 const KEPT = [
-  ...["priority", "backoff", "unique", "unique_until", "on_conflict", "group", "tags"],
-  ...["limited_by", "remove_on_complete", "delivery"],
+  ...["queue", "priority", "backoff", "unique", "unique_until", "on_conflict", "group", "tags"],
+  ...["limited_by", "remove_on_complete", "delivery", "max_stalls"],
 ];
 //: Those of them that are durations, in ms.
 const KEPT_DURATIONS = [
   ...["delay", "timeout", "ttl", "expires", "unique_for", "unique_at_most", "debounce"],
-  ...["debounce_max", "retention"],
+  ...["debounce_max", "retention", "soft_timeout"],
 ];
 
 //: The body of a PUT: the values of the *shown* fields, and what *schedule* keeps.

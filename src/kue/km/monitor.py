@@ -1,0 +1,197 @@
+"""
+KMQueue's monitor of safe queues: retries hung tasks, hands over failed ones.
+
+Consumers that died need no monitor: their lease ends, and the maintenance of any
+process that uses the queue requeues their tasks.  A pass looks at the running and the
+failed tasks of its queues; several monitors may make passes at the same time.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import msgspec
+
+from kue.km.manager import RETRY_TIMES, BaseBuilder
+from kue.km.records import begin_handing, end_handing, safe_queues
+from kue.km.task import KMTask
+from kue.model.duration import Duration, milliseconds
+from kue.model.errors import ConfigError
+from kue.model.job import Error, Failed, Stalled, State
+from kue.model.retry_policy import EXPIRED
+from kue.store.values import Outcome, PageRequest, RemoveRequest, Result
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kue.client.queue import Kue
+    from kue.model.job import Ending, Job
+
+logger = logging.getLogger(__name__)
+
+#: Tasks read at a time.
+PAGE = 100
+
+
+class Pipeline(Protocol):
+    """Receives tasks that failed for good: the dead letters."""
+
+    def process(self, queue: str, task: KMTask) -> object: ...
+
+
+class AliveDetectHandler(Protocol):
+    """Decides whether a task that runs for long is still being handled."""
+
+    def check(self, monitor: BackupQueueMonitor, task: KMTask) -> bool: ...
+
+
+class MonitorReport(msgspec.Struct):
+    """What one pass did, by the ids of tasks."""
+
+    #: Given to another consumer.
+    retried: list[str] = []
+    #: Failed for good by this pass.
+    failed: list[str] = []
+    #: Overdue, and left alone because they are alive.
+    alive: list[str] = []
+    #: Handed to the pipeline, and removed.
+    handed_over: list[str] = []
+
+
+class MonitorBuilder(BaseBuilder):
+    """Options of a monitor; each method returns the builder."""
+
+    def __init__(self, where: Kue | str, *rest: Any) -> None:
+        super().__init__(where, *rest)
+        if len(self.names) != 1:
+            raise ConfigError(
+                "a monitor is given the one name of its queues: "
+                "gen_back_up_queue_name(…)"
+            )
+        self.alive_ms = self.protected_ms = 0
+        self.retry_times = RETRY_TIMES
+        self.pipeline: Pipeline | None = None
+        self.alive_detect_handler: AliveDetectHandler | None = None
+
+    def set_alive_timeout(self, timeout: Duration) -> Self:
+        """Fail a running task that was pushed longer ago; 0 for no limit."""
+        self.alive_ms = milliseconds(timeout, field="alive timeout")
+        return self
+
+    def set_protected_timeout(self, timeout: Duration) -> Self:
+        """Retry a task that was popped longer ago; 0 for no limit."""
+        self.protected_ms = milliseconds(timeout, field="protected timeout")
+        return self
+
+    def set_retry_times(self, number: int) -> Self:
+        """Retry a task *number* times at most."""
+        self.retry_times = number
+        return self
+
+    def set_pipeline(self, pipeline: Pipeline | None) -> Self:
+        """Hand tasks that failed for good to *pipeline*, and remove them."""
+        self.pipeline = pipeline
+        return self
+
+    def register_alive_detect_handler(self, handler: AliveDetectHandler | None) -> Self:
+        """Ask *handler* before a task is retried; None retries without asking."""
+        self.alive_detect_handler = handler
+        return self
+
+    def build(self) -> BackupQueueMonitor:
+        return BackupQueueMonitor(self)
+
+
+class BackupQueueMonitor:
+    """Monitors the safe queues that a manager has declared."""
+
+    Builder = MonitorBuilder
+
+    def __init__(self, builder: MonitorBuilder) -> None:
+        self._options = builder
+        self.q = builder.queue()
+        self.name: str = builder.names[0]
+
+    def monitor(self) -> MonitorReport:
+        """
+        Make one pass, and return what it did; to be called again and again.
+
+        Raises:
+            ConfigError: No manager has declared these queues.
+        """
+        return self.q.sync.call(self._pass)
+
+    def close(self) -> None:
+        """Disconnect, unless the queue was given."""
+        if self._options.is_owner:
+            self.q.sync.close()
+
+    async def _pass(self, q: Kue) -> MonitorReport:
+        report = MonitorReport()
+        queues = await safe_queues(q, self.name)
+        settings = q.settings
+        while (await q.store.tend(keep=settings.keep, lease=settings.lease)).more:
+            pass
+        for queue in queues:
+            async for job in _jobs(q, State.ACTIVE, queue):
+                await self._look_at(q, job, report)
+            if self._options.pipeline is not None:
+                async for job in _jobs(q, State.FAILED, queue):
+                    await self._hand_over(q, job, self._options.pipeline, report)
+        return report
+
+    async def _look_at(self, q: Kue, job: Job, report: MonitorReport) -> None:
+        """Retry a running task, fail it, or leave it alone: one of these."""
+        ending = self._ending(job, await q.store.now(), report)
+        if ending is None:
+            return
+        # By its token: a task that was finished in the meantime is left alone.
+        [result] = await q.store.settle([Outcome(job, ending)])
+        if result is Result.DONE:
+            done = report.retried if isinstance(ending, Stalled) else report.failed
+            done.append(KMTask.of(job).id)
+
+    def _ending(self, job: Job, now: int, report: MonitorReport) -> Ending | None:
+        options = self._options
+        if options.alive_ms and now - job.created_at > options.alive_ms:
+            return Failed(EXPIRED)
+        popped_at = job.started_at or now
+        if not options.protected_ms or now - popped_at <= options.protected_ms:
+            return None
+        task = KMTask.of(job)
+        handler = options.alive_detect_handler
+        if handler is not None and handler.check(self, task):
+            report.alive.append(task.id)
+            return None
+        error = Error("ProtectedTimeout", "it was not finished in its protected time")
+        return Failed(error) if job.stalls >= options.retry_times else Stalled(error)
+
+    async def _hand_over(
+        self, q: Kue, job: Job, pipeline: Pipeline, report: MonitorReport
+    ) -> None:
+        if not await begin_handing(q, job):
+            return
+        task = KMTask.of(job)
+        try:
+            pipeline.process(job.type, task)
+        except Exception:
+            logger.exception("the pipeline raised for task %s", task.id)
+            await end_handing(q, job)
+            return
+        report.handed_over.append(task.id)
+        # The note that it was handed over stays for a while: another monitor may have
+        # read the task before it is removed.
+        await q.store.remove(RemoveRequest([job.id], states={State.FAILED}))
+
+
+async def _jobs(q: Kue, state: State, queue: str) -> AsyncIterator[Job]:
+    cursor: str | None = None
+    while True:
+        request = PageRequest(state=state, type=queue, limit=PAGE, cursor=cursor)
+        page = await q.store.page(request)
+        for job in page.jobs:
+            yield job
+        cursor = page.cursor
+        if cursor is None:
+            return

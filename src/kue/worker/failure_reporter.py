@@ -1,0 +1,193 @@
+"""
+Failure reporter: turns failures that the store noted into the jobs that report them.
+
+Each failure becomes a job that calls hooks (`TYPE`), a dead letter, a webhook, or
+several of these, as the rule of its type says.  Those jobs have unique keys: when this
+is done again, because a process died before the failure was deleted, none is added.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from kue.model.backoff import exponential
+from kue.model.dead_letter import DeadLetter
+from kue.model.draft import draft
+from kue.model.failure_rule import rule_of
+from kue.worker import webhook
+
+if TYPE_CHECKING:
+    from kue.aio.retry import StoreRetry
+    from kue.model.failure_rule import FailureRule
+    from kue.model.job import Draft, Job
+    from kue.store.contract import Store
+    from kue.store.values import Failure, Outcome
+    from kue.worker.lane import Processor
+
+logger = logging.getLogger(__name__)
+
+#: The type of jobs that call hooks.
+TYPE = "kue.failure"
+#: Failures that are read and reported at once.
+BATCH = 50
+#: How long a failure is known to be reported.
+REMEMBER_SECONDS = 86_400.0
+ATTEMPTS = 5
+FIRST_RETRY, LAST_RETRY = "1s", "1h"
+#: If no worker has the hooks for so long, they are not called.
+EXPIRES = "7d"
+
+
+class FailureOptions(NamedTuple):
+    """What a program declares about failed jobs."""
+
+    #: Types whose failures are to be reported at once: they have a rule.
+    types: frozenset[str] = frozenset()
+    #: Calls the program's hooks; None if it has none.
+    hooks: Processor | None = None
+
+
+class FailureReporter:
+    """Reports failures when it is woken, until none is left."""
+
+    def __init__(
+        self, store: Store, store_retry: StoreRetry, types: frozenset[str]
+    ) -> None:
+        self._store = store
+        self._store_retry = store_retry
+        #: Types that are known to have a rule: their failures are reported at once.
+        self._types = types
+        self._is_wanted = asyncio.Event()
+        self._is_busy = False
+
+    def note(self, outcome: Outcome) -> None:
+        """Report a failure of this worker's own run at once."""
+        if outcome.job.type in self._types:
+            self.wake()
+
+    def wake(self) -> None:
+        self._is_wanted.set()
+
+    async def is_done(self) -> bool:
+        """Return whether no failure is left to be reported."""
+        if self._is_busy or self._is_wanted.is_set():
+            return False
+        return not await self._store.failures(limit=1)
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            await self._is_wanted.wait()
+            self._is_busy = True
+            self._is_wanted.clear()
+            while await self._store_retry.persist("failures", self._report):
+                pass
+            self._is_busy = False
+
+    async def _report(self) -> bool:
+        """Report some failures; return whether there may be more."""
+        return await report(self._store)
+
+
+async def report(store: Store) -> bool:
+    """Add the jobs that report the oldest failures; return whether there are more."""
+    failures = await store.failures(limit=BATCH)
+    if not failures:
+        return False
+    rules = await store.failure_rules()
+    jobs = await store.get([failure.job_id for failure in failures])
+    drafts: list[Draft] = []
+    #: To which failure each draft belongs.
+    owners: list[Failure] = []
+    for failure, job in zip(failures, jobs, strict=True):
+        name = failure.type if job is None else job.name
+        made = await _drafts(store, failure, job, rule_of(rules, name))
+        drafts += made
+        owners += [failure] * len(made)
+    refused = await _add(store, drafts, owners)
+    done = [failure for failure in failures if failure.key not in refused]
+    await store.forget_failures(done)
+    return len(failures) == BATCH and bool(done)
+
+
+async def _drafts(
+    store: Store, failure: Failure, job: Job | None, rule: FailureRule
+) -> list[Draft]:
+    made: list[Draft] = []
+    if rule.hooks:
+        made.append(_hook_draft(failure))
+    was = failure.of(job)
+    if was is None:
+        if rule.dead_letter or rule.webhook:
+            logger.error(
+                "job %d of type %s was removed before its failure was reported; keep "
+                "failed jobs for longer",
+                failure.job_id,
+                failure.type,
+            )
+        return made
+    if rule.dead_letter:
+        made.append(
+            DeadLetter.of(was).forwarded(
+                rule.dead_letter,
+                unique=f"kue.failure:{failure.key}",
+                seconds=REMEMBER_SECONDS,
+            )
+        )
+    if rule.webhook:
+        made.append(await _webhook_draft(store, failure, was, rule.webhook))
+    return made
+
+
+async def _add(store: Store, drafts: list[Draft], owners: list[Failure]) -> set[str]:
+    """Add *drafts*; return the keys of failures of which some were refused."""
+    if not drafts:
+        return set()
+    added = await store.add(drafts, producer=secrets.token_hex(8), seq=1)
+    pairs = zip(owners, added, strict=True)
+    refused = {owner.key for owner, one in pairs if one.is_refused}
+    if refused:
+        logger.warning(
+            "%d failures are not reported yet: a cap of waiting jobs is reached",
+            len(refused),
+        )
+    return refused
+
+
+def _hook_draft(failure: Failure) -> Draft:
+    return draft(
+        TYPE,
+        msgspec.to_builtins(failure),
+        unique=failure.key,
+        unique_for=REMEMBER_SECONDS,
+        attempts=ATTEMPTS,
+        backoff=exponential(FIRST_RETRY, max=LAST_RETRY, jitter=0.5),
+        expires=EXPIRES,
+        parent=failure.job_id,
+        remove_on_complete=True,
+    )
+
+
+async def _webhook_draft(store: Store, failure: Failure, job: Job, url: str) -> Draft:
+    name = f"failure {failure.key}"
+    error = job.error
+    kind, message = (error.kind, error.message) if error else ("", "")
+    body = {
+        "id": name,
+        "event": "job_failed",
+        "job": job.id,
+        "queue": job.type,
+        "error": {"kind": kind, "message": message},
+        "attempts": job.attempts,
+        "tags": job.tags,
+        "at": failure.at,
+        "text": f"Kue job {job.id} of {job.type} failed: {kind}: {message}",
+    }
+    delivery = webhook.Delivery(url, msgspec.json.encode(body).decode())
+    data = {"notice": name, "job": job.id, "queue": job.type, "status": "failed"}
+    return await webhook.prepare(store, delivery, data, tag="failure")

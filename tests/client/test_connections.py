@@ -1,0 +1,293 @@
+"""Connections by name, and fail-over between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import kue
+from kue import ConfigError, FailedOver, Kue, StoreUnavailable
+from kue.client import failover_connection
+from kue.model.connections import VARIABLE, connections
+from tests.support.command_line import CommandLine
+from tests.support.patience import PATIENCE_SECONDS, until
+
+DOWN = "redis://127.0.0.1:1/0"
+
+
+@pytest.fixture(autouse=True)
+async def _no_connections(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(failover_connection, "PROBE_SECONDS", 0.01)
+    yield
+    monkeypatch.delenv(VARIABLE, raising=False)
+    kue.configure(**dict.fromkeys(connections.definitions()))
+
+
+async def test_a_name_always_stands_for_the_same_queue() -> None:
+    kue.configure(mail="memory://", bulk={"url": "memory://", "max_data": 10})
+
+    mail, bulk = kue.connect("mail"), kue.connect("bulk")
+    await mail.enqueue("welcome")
+
+    assert kue.connect("mail") is mail
+    assert repr(mail) == "<Kue mail on memory://>"
+    assert bulk.settings.max_data == 10
+    assert sum((await mail.counts()).values()) == 1
+    assert sum((await bulk.counts()).values()) == 0
+    await mail.close()
+    await bulk.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mail=redis://mail/0  bulk=redis+sentinel://a,b/svc",
+        '{"mail": "redis://mail/0", "bulk": {"url": "redis+sentinel://a,b/svc"}}',
+    ],
+)
+def test_the_environment_defines_connections(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, text)
+
+    assert connections.names() == ["default", "mail", "bulk"]
+    assert connections.settings("mail").url == "redis://mail/0"
+    assert connections.settings("bulk").url == "redis+sentinel://a,b/svc"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("redis://mail/0", "pairs such as mail=redis://host/0"),
+        ('{"mail": 5}', "not a JSON object of URLs"),
+        ('{"mail": {"prefix": "a"}}', "connection 'mail': it has no url"),
+        ('{"mail": {"url": "memory://", "bad": 1}}', "'mail': unknown setting 'bad'"),
+        ("..=memory://", "connection '..': the name of a connection must not be"),
+    ],
+)
+def test_a_definition_that_makes_no_sense_is_explained(
+    monkeypatch: pytest.MonkeyPatch, text: str, problem: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, text)
+
+    with pytest.raises(ConfigError, match=problem):
+        connections.settings(".." if text.startswith("..") else "mail")
+
+
+def test_the_prefix_of_the_environment_is_for_connections_to_redis(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUE_PREFIX", "shop")
+    kue.configure(mail="redis://mail/0", local="sqlite:///local.db")
+
+    assert connections.settings("mail").prefix == "shop"
+    assert connections.settings("local").prefix == "kue"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///kue.db", "sqlite:////tmp/kue.db"])
+def test_a_prefix_for_a_file_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="'shop' is for keys in Redis, and would not"):
+        Kue(url, prefix="shop")
+
+
+def test_an_unknown_name_is_answered_with_those_there_are() -> None:
+    kue.configure(mail="memory://")
+
+    with pytest.raises(
+        ConfigError, match="no connection 'male'; there are: default, m"
+    ):
+        kue.connect("male")
+
+
+def test_what_is_configured_badly_leaves_all_as_it_was() -> None:
+    with pytest.raises(ConfigError, match="connection 'bulk': unknown setting"):
+        kue.configure(mail="memory://", bulk={"url": "memory://", "bad": 1})
+
+    assert connections.names() == ["default"]
+
+
+async def test_a_queue_works_with_its_handlers_on_another_connection() -> None:
+    kue.configure(mail="memory://")
+    q = Kue("memory://")
+
+    @q.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    mail = q.on_connection("mail")
+    job = await mail.enqueue("double", {"number": 4})
+
+    async with mail.work():
+        assert await job.result(timeout=PATIENCE_SECONDS) == 8
+    assert await q.counts() == await Kue("memory://").counts()
+    assert (await kue.connect("mail").find()).jobs[0].id == job.id
+    await mail.close()
+    await q.close()
+
+
+def test_commands_find_a_queue_by_the_name_of_its_connection(
+    kue: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(
+        VARIABLE,
+        f"mail=sqlite:///{tmp_path}/mail.db bad=redis://ann:secret@127.0.0.1:1/0"
+        " missing=sqlite:////nowhere/kue.db both=failover://mail,bad",
+    )
+
+    added = kue("job", "add", "welcome", "--queue", "urgent", "--connection", "mail")
+
+    assert added.code == 0
+    assert kue("--connection", "mail", "queue", "list").rows[0][0] == "urgent"
+    row = kue("job", "list", "--connection", "mail").rows[0]
+    assert row[1] == "welcome (urgent)"
+    shown = kue("job", "show", "1", "--connection", "mail").rows
+    assert [row for row in shown if row[0] in ("type", "queue")] == [
+        ["type", "welcome"],
+        ["queue", "urgent"],
+    ]
+    assert "urgent" not in kue("queue", "list").out
+    found = kue("connections")
+    assert found.code == 1
+    assert "secret" not in found.out
+    assert [(row[0], row[3][:20]) for row in found.rows[1:]] == [
+        ("mail", "answers"),
+        ("bad", "redis://127.0.0.1:1 "),
+        ("missing", "there is no store /n"),
+        ("both", "answers"),
+    ]
+
+
+async def test_adds_go_to_the_next_store_while_the_first_is_down_and_it_is_announced(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kue.configure(
+        first={"url": DOWN, "budget": 0.05},
+        second="memory://",
+        both="failover://first,second",
+    )
+    q = kue.connect("both")
+    switches: list[FailedOver] = []
+    q.on_failover(switches.append)
+
+    @q.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    job = await double.enqueue(4)
+    many = await double.enqueue_many([{"number": 5}])
+    built = await q.create_job("double", {"number": 6}).save()
+
+    second = kue.connect("second")
+    assert (await second.counts())[kue.State.WAITING] == 3
+    await until(lambda: bool(switches))
+    assert [(one.before, one.now) for one in switches] == [("first", "second")]
+    assert "127.0.0.1:1 cannot be reached" in switches[0].reason
+    assert "jobs are added to second now, not to first: redis://" in caplog.text
+    async with q.on_connection("second").work():
+        assert await job.result(timeout=PATIENCE_SECONDS) == 8
+        assert await many[0].result(timeout=PATIENCE_SECONDS) == 10
+        assert await built.result(timeout=PATIENCE_SECONDS) == 12
+    await q.close()
+
+
+async def test_an_add_that_may_have_arrived_is_not_sent_to_the_next_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kue.configure(first="memory://", second="memory://", both="failover://first,second")
+    q, first = kue.connect("both"), kue.connect("first")
+    lost = StoreUnavailable("the reply was lost")
+    lost.is_unknown = True
+    add = first.store.add
+
+    async def add_and_lose(*args: object, **given: object) -> object:
+        await add(*args, **given)  # type: ignore[arg-type]
+        raise lost
+
+    monkeypatch.setattr(first.store, "add", add_and_lose)
+
+    with pytest.raises(StoreUnavailable, match="the reply was lost"):
+        await q.enqueue("welcome")
+    monkeypatch.undo()
+    await q.enqueue("welcome")
+
+    in_all = [
+        sum((await kue.connect(name).counts()).values()) for name in ("first", "second")
+    ]
+    assert in_all == [1, 1]
+    await q.close()
+
+
+async def test_without_any_store_the_error_of_the_last_is_raised() -> None:
+    down = {"url": DOWN, "budget": 0.05}
+    kue.configure(first=down, second=down, both="failover://first,second")
+    q = kue.connect("both")
+
+    for same in (q, q.on_connection("both")):
+        with pytest.raises(StoreUnavailable):
+            await same.enqueue("welcome")
+    await q.close()
+
+
+async def test_a_worker_of_a_failover_works_for_each_of_its_stores() -> None:
+    kue.configure(first="memory://", second="memory://", both="failover://first,second")
+    q = kue.connect("both")
+
+    @q.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    jobs = [
+        await kue.connect(name).enqueue("double", {"number": 4})
+        for name in ("first", "second")
+    ]
+    await asyncio.wait_for(q.run(signals=False, burst=True), PATIENCE_SECONDS)
+    assert [(await job.refresh()).result for job in jobs] == [8, 8]
+
+    jobs = [
+        await kue.connect(name).enqueue("double", {"number": 5})
+        for name in ("first", "second")
+    ]
+    async with q.work():
+        for job in jobs:
+            assert await job.result(timeout=PATIENCE_SECONDS) == 10
+    assert q.working == frozenset()
+    await q.close()
+
+
+def test_blocking_code_fails_over_too() -> None:
+    kue.configure(
+        first={"url": DOWN, "budget": 0.05},
+        second="memory://",
+        both="failover://first,second",
+    )
+    q = kue.connect("both")
+
+    @q.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    job = double.delay(4)
+    kue.connect("second").sync.call(lambda second: _drain(second, q))
+
+    assert job.result(timeout=PATIENCE_SECONDS) == 8
+    q.sync.close()
+    kue.connect("second").sync.close()
+
+
+async def _drain(second: Kue, q: Kue) -> None:
+    await q.on_connection("second").run(burst=True, signals=False)
+
+
+@pytest.mark.parametrize("url", ["failover://", "failover://a", "failover://a,a"])
+def test_a_failover_names_two_connections_or_more(url: str) -> None:
+    with pytest.raises(ConfigError, match="should name two or more connections"):
+        Kue(url)
+
+
+def test_a_failover_of_unknown_connections_is_refused() -> None:
+    with pytest.raises(ConfigError, match="there is no connection 'a'"):
+        Kue("failover://a,b")
