@@ -38,22 +38,23 @@ async def test_a_job_whose_worker_is_killed_after_each_step_does_each_step_once(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> None:
-    url = f"sqlite:///{tmp_path}/jobs.db"
+    # A file has one queue, under the prefix that is the default.
+    url, own = f"sqlite:///{tmp_path}/jobs.db", "kue"
     if engine == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
-        url = server.url
+        url, own = server.url, prefix
     effects = tmp_path / "effects"
     program = "tests.faults.program_durable"
-    store = new_store(url, prefix=prefix)
+    store = new_store(url, prefix=own)
     [added] = await store.add([draft(TYPE)], producer="p", seq=1)
 
     async with asyncio.timeout(PATIENCE_SECONDS):
         for step in STEPS:
-            arguments = (step, url, prefix, str(effects))
+            arguments = (step, url, own, str(effects))
             async with Process(*arguments, program=program) as victim:
                 assert await victim.ended() == -signal.SIGKILL
             await reclaim(store, added.id)
-        async with Process("none", url, prefix, str(effects), program=program):
+        async with Process("none", url, own, str(effects), program=program):
             job = await until_ended(store, added.id)
 
     assert (job.state, job.attempts) == (State.COMPLETE, 1)

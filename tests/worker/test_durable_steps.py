@@ -19,6 +19,7 @@ from kue import (
     JobNotFound,
     Kue,
     State,
+    StoreUnavailable,
 )
 from tests.support.jobs import outcomes
 from tests.support.patience import PATIENCE_SECONDS, until
@@ -397,6 +398,27 @@ async def test_a_complete_job_that_is_run_again_repeats_its_steps(
 
 
 # -- trouble ---------------------------------------------------------------------------
+
+
+async def test_a_step_that_ended_is_kept_after_an_outage(q: Kue, work: Work) -> None:
+    record, losses = q.store.record_step, 2
+
+    async def away(*args: Any, **given: Any) -> Any:
+        nonlocal losses
+        if losses:
+            losses -= 1
+            raise StoreUnavailable("away")
+        return await record(*args, **given)
+
+    q.store.record_step = away  # type: ignore[method-assign]
+
+    @q.task(attempts=2, backoff=0)
+    async def order(job: ActiveJob) -> int:
+        await job.step("charge", work.coroutine, "charge")
+        return job.attempt
+
+    assert await worked(q, await order.enqueue()) == 1
+    assert (work.calls, losses) == ({"charge": 1}, 0)
 
 
 async def test_a_step_that_ended_is_kept_when_its_run_is_cancelled_meanwhile(

@@ -102,6 +102,22 @@ class StoreRetry:
             self._waiting.discard(caller)
             self._troubled.pop(caller, None)
 
+    async def outlast(self, caller: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Return what *call* returns once the store is there; raise other errors."""
+        failures = 0
+        try:
+            while True:
+                try:
+                    result = await call()
+                except (StoreUnavailable, StoreFull) as exc:
+                    await self.pause(caller, exc, bugs=0, failures=failures)
+                    failures += 1
+                else:
+                    self.recover(caller)
+                    return result
+        finally:
+            self._waiting.discard(caller)
+
     async def pause(
         self, caller: str, exc: Exception, *, bugs: int, failures: int
     ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kue.model.errors import StoreFull, StoreUnavailable
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
@@ -30,17 +28,17 @@ class RunStepStore:
         self._services = run.services
 
     async def read(self) -> JobSteps:
-        return await self._persist(lambda: self._services.store.steps(self._run.id))
+        return await self._outlast(lambda: self._services.store.steps(self._run.id))
 
     async def record(self, name: str, result: Raw, duration: int) -> Result:
-        return await self._persist(
+        return await self._outlast(
             lambda: self._services.store.record_step(
                 self._run.job, name, result, duration=duration
             )
         )
 
     async def receive(self, signal: str, number: int) -> Step | Result | None:
-        return await self._persist(
+        return await self._outlast(
             lambda: self._services.store.receive(self._run.job, signal, number)
         )
 
@@ -59,21 +57,12 @@ class RunStepStore:
         finally:
             future.cancel()
 
-    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _outlast(self, call: Callable[[], Awaitable[T]]) -> T:
         """
         Return what *call* returns, once the store is there.
 
-        What a step did is done: it waits, as the ending of the run would.  The call is
-        over when the run is interrupted.
+        What a step did is done: its record waits, as the ending of the run would.  The
+        wait is over when the run is interrupted.
         """
-        retry, failures = self._services.store_retry, 0
-        caller = f"steps {self._run.id}"
-        while True:
-            try:
-                result = await call()
-            except (StoreUnavailable, StoreFull) as exc:
-                await retry.pause(caller, exc, bugs=0, failures=failures)
-                failures += 1
-            else:
-                retry.recover(caller)
-                return result
+        retry = self._services.store_retry
+        return await retry.outlast(f"steps {self._run.id}", call)

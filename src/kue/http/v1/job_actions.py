@@ -90,8 +90,9 @@ async def retry(
     """
     Retry an ended job: it is requeued, with new data if the body has some.
 
-    Its attempts count from zero.  With ended_at the request is idempotent: if two
-    clients retry the same outcome, both succeed and the job does not run twice.
+    Its attempts count from zero.  A failed or cancelled job keeps the durable steps it
+    finished, a complete one begins afresh.  With ended_at the request is idempotent: if
+    two clients retry the same outcome, both succeed and the job does not run twice.
     """
     body = body or RetryRequest()
     handle = await context.q.get(job_id)

@@ -266,8 +266,9 @@ local function settle(ending, job_type, delay, flags, first, count)
         end
       else
         local due = delay > 0 and now + delay or nil
-        if string.find(flags, "w", 1, true) then
-          local field = string.match(ARGV[first + 3 * i - 1], '"suspended":"([^"]*)"}$')
+        local field = string.find(flags, "w", 1, true)
+          and string.match(ARGV[first + 3 * i - 1], '"suspended":"([^"]*)"}$')
+        if field then
           due = suspend(id, field, delay)
         end
         requeue(id, q, head, ARGV[first + 3 * i - 2], ending, due, flags, tries[i])
