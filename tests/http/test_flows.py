@@ -246,6 +246,20 @@ async def test_a_batch_is_cancelled_and_retried(
     assert (await batch.progress()).cancelled == 0
 
 
+async def test_retrying_a_failed_batch_retries_its_jobs(
+    client: httpx.AsyncClient, q: Kue, tasks: dict[str, Any]
+) -> None:
+    batch = await kue.batch().enqueue([tasks["fail"].s()])
+    async with q.work():
+        with pytest.raises(kue.JobFailed):
+            await batch.result(timeout=PATIENCE_SECONDS)
+
+    answer = await client.post(f"/flows/{batch.id}/retry", json={"job": batch.id})
+
+    assert len(answer.json()["retried"]) == 1
+    assert (await batch.progress()).failed == 0
+
+
 async def test_another_job_is_not_a_batch(client: httpx.AsyncClient, q: Kue) -> None:
     job = await q.enqueue("email")
 

@@ -8,9 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from kue.model.draft import draft
-from kue.model.job import Completed, Draft, Ending, Job, State
+from kue.model.job import Completed, Draft, Ending, State
 from kue.store.contract import Store
-from tests.support.jobs import T0, add, claim, end
+from kue.store.values import MAX_BATCH, Outcome
+from tests.support.jobs import T0, add, claim
 from tests.support.upkeep import tend
 
 
@@ -44,8 +45,7 @@ async def run_all(
     store: Store, *types: str, ending: Ending | None = None, now: int = T0
 ) -> list[int]:
     """Run all jobs of some types that wait, and return their ids."""
-    jobs: list[Job] = await claim(store, *types, limit=100, now=now)
-    for job in jobs:
-        await end(store, job, ending or Completed(), now=now)
+    jobs = await claim(store, *types, limit=MAX_BATCH, now=now)
+    await store.settle([Outcome(job, ending or Completed()) for job in jobs], now=now)
     await tend(store, now)
     return sorted(job.id for job in jobs)

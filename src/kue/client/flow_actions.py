@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kue.client.batch_handle import BatchHandle
 from kue.client.flow_graph import graph_of, read_flow
 from kue.model.errors import InvalidTransition, JobNotFound
 from kue.model.job import UNFINISHED, State
 from kue.store.values import MAX_BATCH, MoveRequest, Result
-from kue.worker.batches import block_again
+from kue.worker.batches import BATCH, block_again
 
 if TYPE_CHECKING:
     from kue.client.connection import Connection
@@ -68,7 +69,7 @@ class FlowActions:
         Retry the failed jobs of a flow: all, or only *job*.
 
         What is blocked by them then goes on, and jobs after them that were cancelled
-        wait again.
+        wait again.  Of a batch, all jobs that failed or were cancelled are retried.
 
         Raises:
             JobNotFound: There is no such job.
@@ -76,6 +77,9 @@ class FlowActions:
         """
         store = self._connection.store
         found = await read_flow(store, flow if job is None else job)
+        target = found.jobs.get(found.flow if job is None else job)
+        if target is not None and target.type == BATCH:
+            return await _retry_batch(self._connection, found, target.id)
         failed = _failed(found, job)
         below = {at for one in failed for at in found.below(one)} - set(failed)
         lost = {
@@ -87,6 +91,16 @@ class FlowActions:
             request = MoveRequest(failed, State.WAITING, states=(State.FAILED,))
             await store.move(request)
         return FlowRetry(failed, await block_again(store, lost))
+
+
+async def _retry_batch(
+    connection: Connection, found: FlowJobs, batch_id: int
+) -> FlowRetry:
+    states = (State.FAILED, State.CANCELLED)
+    members = [job for job in found.jobs.values() if job.flow == batch_id]
+    retried = sorted(job.id for job in members if job.state in states)
+    await BatchHandle(connection, batch_id).retry_failed()
+    return FlowRetry(retried, [])
 
 
 def _failed(found: FlowJobs, job_id: int | None) -> list[int]:

@@ -14,7 +14,7 @@ import msgspec
 
 from kue.model.errors import JobNotFound
 from kue.model.job import State
-from kue.store.values import MAX_BATCH
+from kue.store.values import MAX_BATCH, FlowCounts
 from kue.worker.batches import BATCH
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ async def graph_of(store: Store, job_id: int) -> FlowGraph:
     """Return the graph of the flow that *job_id* belongs to; raises `JobNotFound`."""
     found = await read_flow(store, job_id)
     [counts] = await store.flow_counts([found.flow])
+    if not counts.total:
+        counts = _counted(found.jobs.values())
     root = found.jobs.get(found.flow)
     nodes, edges = _folded(found)
     members = sum(job.flow == found.flow for job in found.jobs.values())
@@ -135,6 +137,13 @@ async def graph_of(store: Store, job_id: int) -> FlowGraph:
         edges=edges,
         more=max(0, counts.total - members) if is_cut else 0,
     )
+
+
+def _counted(jobs: Iterable[Job]) -> FlowCounts:
+    """Return the counts of jobs that are not of a flow, but wait for each other."""
+    states = [job.state for job in jobs]
+    ends = (State.COMPLETE, State.FAILED, State.CANCELLED)
+    return FlowCounts(len(states), *(states.count(state) for state in ends))
 
 
 async def _members(store: Store, flow: int) -> list[Job]:

@@ -423,7 +423,9 @@ class Worker:
     def _is_spent(self) -> bool:
         """Whether as many runs have begun as `max_jobs` allows."""
         most = self._options.max_jobs
-        return most is not None and sum(lane.begun for lane in self._lanes) >= most
+        # Without the jobs of Kue itself, whose lanes come after the others.
+        own = self._lanes[: len(self.processors)]
+        return most is not None and sum(lane.begun for lane in own) >= most
 
     async def _is_drained(self) -> bool:
         if not self._options.burst or not all(lane.is_idle for lane in self._lanes):

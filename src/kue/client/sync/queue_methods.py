@@ -404,8 +404,8 @@ class SyncQueueMethods(BlockingCalls):
         """
         Retry the failed jobs of a flow: all, or only *job*.
 
-        What is blocked by them then goes on.  Jobs after them that were cancelled
-        cannot wait again: copies of them are added to the flow.
+        What is blocked by them then goes on, and jobs after them that were cancelled
+        wait again.  Of a batch, all jobs that failed or were cancelled are retried.
 
         Raises:
             JobNotFound: There is no such job.

@@ -60,6 +60,11 @@ export async function retry(job, data) {
   return toastDone(`Job ${job.id} is requeued`, api.post(`/jobs/${job.id}/retry`, body));
 }
 
+//: Requeue a failed job that others wait for; of a batch, all its failed jobs.
+export async function retryFrom(id) {
+  return toastDone(`Job ${id} is requeued`, api.post(`/flows/${id}/retry`, { job: id }));
+}
+
 export async function promote(job) {
   return toastDone(`Job ${job.id} is promoted`, api.post(`/jobs/${job.id}/promote`));
 }

@@ -4,7 +4,7 @@
 import { stateBadge } from "../../components/job-state.js";
 import { api } from "../../lib/api.js";
 import { fill, h } from "../../lib/dom.js";
-import { canDo, retry } from "../../lib/job-actions.js";
+import { canDo, retry, retryFrom } from "../../lib/job-actions.js";
 import { refresher } from "../../lib/live.js";
 import { href } from "../../lib/router.js";
 
@@ -12,6 +12,8 @@ import { href } from "../../lib/router.js";
 const MAX_READ = 20;
 //: Dependencies in the notice at most.
 const MAX_NAMED = 3;
+//: The type of batches: retrying one retries its jobs.
+const BATCH = "kue.batch";
 //: When it runs, by what it does when a dependency fails.
 const CONDITIONS = {
   block: "Runs when these are complete:",
@@ -72,7 +74,7 @@ function failedView(parent) {
   const { id, type, state, error } = parent;
   const ended = state === "failed" ? "failed" : "was cancelled";
   const why = error ? ` (${error.kind}: ${error.message.split("\n", 1)[0]})` : "";
-  const retryParent = () => retry(parent);
+  const retryParent = () => (type === BATCH ? retryFrom(id) : retry(parent));
   return h(
     "div",
     { class: "job-error job-stuck", role: "note" },

@@ -4,7 +4,7 @@ import { keyedList } from "../../components/keyed-list.js";
 import { pathSegment } from "../../lib/api.js";
 import { fill, h, setText } from "../../lib/dom.js";
 import { number, plural, time } from "../../lib/format.js";
-import { retry } from "../../lib/job-actions.js";
+import { retryFrom } from "../../lib/job-actions.js";
 import { live } from "../../lib/live.js";
 import { can } from "../../lib/me.js";
 import { href } from "../../lib/router.js";
@@ -28,7 +28,7 @@ const ORDER = Object.keys(KINDS);
 const ACTS = {
   paused: { label: "Resume", run: ({ queue, worker }) => resume({ type: queue, worker }) },
   circuit: { label: "Close", run: ({ circuit }) => close({ name: circuit }) },
-  "failed-parent": { label: ({ job }) => `Retry ${job}`, run: ({ job }) => retry({ id: job }) },
+  "failed-parent": { label: ({ job }) => `Retry ${job}`, run: ({ job }) => retryFrom(job) },
 };
 //: Warnings shown before "and … more", and queues named in one of them.
 const MAX_SHOWN = 5;
