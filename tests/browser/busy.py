@@ -127,7 +127,7 @@ async def _flows(store: Store, now: int) -> int:
 
 
 async def _end(store: Store, type: str, number: int, ending: Ending, now: int) -> None:
-    jobs = await claim(store, type, limit=number, now=now, worker="press-1")
+    jobs = await claim(store, type, limit=number, now=now, worker="press-1", lease=HOUR)
     await store.settle([Outcome(job, ending) for job in jobs], now=now)
 
 

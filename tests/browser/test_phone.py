@@ -64,7 +64,7 @@ async def test_designer_5_the_bar_has_five_entries_and_the_rest_behind_more(
     more = bar(page).get_by_role("button", name="More")
 
     await more.click()
-    await expect(shown).to_have_count(13)
+    await expect(shown).to_have_count(14)
     assert await barriers(page) == []
     await page.keyboard.press("Escape")
     await expect(shown).to_have_count(5)

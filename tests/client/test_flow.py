@@ -355,6 +355,19 @@ async def test_a_running_job_adds_jobs_that_belong_to_it(q: Kue, maths: Maths) -
     ]
 
 
+async def test_a_running_job_inserts_jobs_into_its_chain(q: Kue, maths: Maths) -> None:
+    @q.task
+    async def check(job: kue.ActiveJob, number: int) -> int:
+        await job.add(maths.note.s("inserted"), holds_next=True)
+        return number
+
+    handle = await (maths.add.s(1, 1) | check.s() | maths.add.s(5)).enqueue()
+    async with q.work():
+        assert await handle.result(timeout=PATIENCE_SECONDS) == 7
+
+    assert maths.calls == [(1, 1), "inserted", (2, 5)]
+
+
 # -- ordinary code -----------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kue.client.flow_enqueue import LinkedAdd, calls_of, linked
+from kue.client.flow_graph import read_flow
 from kue.client.handle import JobHandle
 from kue.model.errors import InvalidTransition, JobNotFound
 from kue.model.job import Draft, State
@@ -176,9 +177,12 @@ class JobFlows:
     def batch(self, batch_id: int) -> BatchHandle:
         return BatchHandle(self._connection, batch_id)
 
-    async def add(self, parent: Job, calls: Iterable[Call]) -> list[int]:
-        """Add jobs that belong to *parent*."""
-        drafts = _all_joined(map(drafts_of, calls), flow=parent.flow, before=())
+    async def add(
+        self, parent: Job, calls: Iterable[Call], *, holds_next: bool
+    ) -> list[int]:
+        """Add jobs that belong to *parent*, before those after it if *holds_next*."""
+        before = await self._after(parent) if holds_next else ()
+        drafts = _all_joined(map(drafts_of, calls), flow=parent.flow, before=before)
         adding = LinkedAdd(self._connection)
         await adding.add(
             [
@@ -187,6 +191,15 @@ class JobFlows:
             ]
         )
         return [one.id for one in adding.added]
+
+    async def _after(self, parent: Job) -> tuple[int, ...]:
+        """Return the jobs of its flow that wait for *parent*."""
+        found = await read_flow(self._connection.store, parent.id)
+        return tuple(
+            job.id
+            for job in found.jobs.values()
+            if job.state is State.BLOCKED and parent.id in job.spec.after
+        )
 
 
 def drafts_of(call: Call) -> list[Draft]:

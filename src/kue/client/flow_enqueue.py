@@ -141,16 +141,16 @@ class LinkedAdd:
         self.added += [REFUSED] * len(drafts)
 
         async def add_rest(rest: Sequence[Draft]) -> list[Added]:
-            numbers = [at for at, one in enumerate(self.added) if one.is_refused]
-            return await self._send(rest, numbers)
+            answers = enumerate(self.added[first:], first)
+            return await self._send(rest, [at for at, one in answers if one.is_refused])
 
         try:
             await add_rest(drafts)
         except BaseException:
             del self.added[first:]
             raise
-        if REFUSED in self.added:
-            answers = self.added[first:]
+        answers = self.added[first:]
+        if REFUSED in answers:
             await add_when_room(self._connection.store, drafts, answers, add_rest)
 
     async def _send(self, drafts: Sequence[Draft], numbers: list[int]) -> list[Added]:

@@ -144,12 +144,13 @@ class ActiveJob:
         """
         raise RuntimeError(_NO_STORE)
 
-    async def add(self, *calls: Call) -> list[int]:
+    async def add(self, *calls: Call, holds_next: bool = False) -> list[int]:
         """
         Add jobs that belong to this one, and return their ids.
 
-        They are of its flow, if it has one; it does not wait for them.  A plain
-        function, which cannot await, uses ``task.options(parent=job).delay(…)``.
+        They are of its flow, if it has one; it does not wait for them.  With
+        *holds_next* the jobs of the flow that wait for this one wait for them, too.  A
+        plain function, which cannot await, uses ``task.options(parent=job).delay(…)``.
 
         Raises:
             RuntimeError: It runs in a child process, which has no store.

@@ -102,8 +102,9 @@ class ActiveRun(ActiveJob):
         flow = self.job.flow
         return None if flow is None else self.services.flow_access.batch(flow)
 
-    async def add(self, *calls: Call) -> list[int]:
-        return await self.services.flow_access.add(self.job, calls)
+    async def add(self, *calls: Call, holds_next: bool = False) -> list[int]:
+        access = self.services.flow_access
+        return await access.add(self.job, calls, holds_next=holds_next)
 
     def enter(self) -> bool:
         """

@@ -23,7 +23,9 @@ class FlowAccess(Protocol):
 
     def batch(self, batch_id: int) -> BatchHandle: ...
 
-    async def add(self, parent: Job, calls: Iterable[Call]) -> list[int]: ...
+    async def add(
+        self, parent: Job, calls: Iterable[Call], *, holds_next: bool
+    ) -> list[int]: ...
 
 
 class RunServices:

@@ -16,6 +16,7 @@ import msgspec
 
 from kue.aio.retry import MAX_BUGS, StoreRetry
 from kue.aio.tasks import wait_for_first
+from kue.model.alerts import RESERVED
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
 from kue.model.names import check_path_name
@@ -475,9 +476,11 @@ class Worker:
     def _is_spent(self) -> bool:
         """Whether as many runs have begun as `max_jobs` allows."""
         most = self._options.max_jobs
-        # Those of Kue's own types come after them, and do not count.
-        lanes = self._lanes[: len(self.processors)]
-        return most is not None and sum(lane.begun for lane in lanes) >= most
+        # Jobs of Kue itself do not count.
+        begun = sum(
+            lane.begun for lane in self._lanes if not lane.type.startswith(RESERVED)
+        )
+        return most is not None and begun >= most
 
     async def _is_drained(self) -> bool:
         if not self._options.burst or not all(lane.is_idle for lane in self._lanes):

@@ -112,7 +112,7 @@ def circuit_warnings(circuits: Iterable[Circuit]) -> Iterator[Concern]:
 
 def failed_parent_warnings(parents: Iterable[FailedParent]) -> Iterator[Concern]:
     for one in parents:
-        message = f"{one}; they run once it is retried and succeeds"
+        message = f"{one}; retry it to go on"
         yield Concern("failed-parent", message, job=one.id)
 
 

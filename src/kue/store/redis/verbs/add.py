@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kue.model.errors import DurabilityUnknown, StoreUnavailable
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Producers whose last sequence number is remembered, with several shards.
 MAX_SEQS = 10_000
+#: Links to other shards that are made at the same time.
+_AT_ONCE = 16
 
 
 async def add(
@@ -222,21 +225,37 @@ class _AddInParts:
     async def _link(self) -> None:
         """Register the new jobs with those on other shards, and end what was held."""
         db, now = self._db, self._call.now
-        for position, draft in enumerate(self._drafts):
-            one = self._added[position]
-            if not one.new:
-                continue
-            for parent in self._ids(draft.spec.after):
-                if db.shard_of(parent) != db.shard_of(one.id):
-                    await link_to_parent(db, one.id, parent, now=now)
-            for target in self._ids(draft.before):
-                if db.shard_of(target) != db.shard_of(one.id):
-                    word = await join_target(db, target, one.id, now=now)
-                    if word != "joined":
-                        raise refusal(target, word)
+        links, joins = self._across()
+        for start in range(0, len(links), _AT_ONCE):
+            part = links[start : start + _AT_ONCE]
+            await asyncio.gather(*(link_to_parent(db, *pair, now=now) for pair in part))
+        for start in range(0, len(joins), _AT_ONCE):
+            part = joins[start : start + _AT_ONCE]
+            calls = (join_target(db, *pair, now=now) for pair in part)
+            for (target, _), word in zip(
+                part, await asyncio.gather(*calls), strict=True
+            ):
+                if word != "joined":
+                    raise refusal(target, word)
         for position in sorted(self._held):
             if self._added[position].new:
                 await end_hold(db, self._added[position].id, now=now)
+
+    def _across(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Return new jobs with parents, and targets with new jobs, of other shards."""
+        links: list[tuple[int, int]] = []
+        joins: list[tuple[int, int]] = []
+        shard_of = self._db.shard_of
+        for position, draft in enumerate(self._drafts):
+            one = self._added[position]
+            if one.new:
+                after, before = self._ids(draft.spec.after), self._ids(draft.before)
+                links += [(one.id, parent) for parent in after]
+                joins += [(target, one.id) for target in before]
+        return (
+            [pair for pair in links if shard_of(pair[0]) != shard_of(pair[1])],
+            [pair for pair in joins if shard_of(pair[0]) != shard_of(pair[1])],
+        )
 
     def _ids(self, refs: Sequence[int]) -> list[int]:
         return [ref if ref > 0 else self._added[-ref - 1].id for ref in refs]
