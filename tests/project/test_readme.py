@@ -14,7 +14,7 @@ from tests.support.patience import PATIENCE_SECONDS
 
 README = ROOT / "README.md"
 EXAMPLES = examples(README)
-APP, AWAITED, ORDINARY, SCHEDULED, BUS = EXAMPLES
+APP, AWAITED, ORDINARY, SCHEDULED, FLOW, BUS = EXAMPLES
 
 
 def command(beginning: str) -> list[str]:
@@ -80,6 +80,23 @@ def test_a_worker_writes_what_recurs(folder: Path) -> None:
     assert worker.returncode == 0
     [row] = run(folder, KUE, "schedule", "list").splitlines()
     assert row.split("\t")[:2] == ["digest", "every weekday at 9:00, Berlin"]
+
+
+def test_jobs_pass_their_results_on(folder: Path) -> None:
+    tasks, _, enqueue = FLOW.source.rpartition("\n\n\n")
+    (folder / "flow.py").write_text(
+        f"import asyncio\nimport kue\nfrom app import q\n{tasks}\n"
+        f"async def main():\n    {enqueue.strip()}\n    await q.close()\n"
+        "if __name__ == '__main__':\n    asyncio.run(main())\n"
+    )
+
+    run(folder, sys.executable, "flow.py")
+    with start(folder, KUE, "worker", "flow:q", "--burst") as worker:
+        worker.communicate(timeout=PATIENCE_SECONDS)
+
+    assert run(folder, KUE, "job", "wait", "3", "--timeout", "30s") == (
+        '"page 1, page 2"\n'
+    )
 
 
 def test_parts_of_a_program_ask_each_other(tmp_path: Path) -> None:
