@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kue import Kue, StoreUnavailable
+from kue import JobHandle, Kue, StoreUnavailable, UnknownParent
 from tests.support.flaky import Wire
 
 
@@ -37,6 +37,16 @@ async def test_more_than_one_call_can_carry_are_several(q: Kue, wire: Wire) -> N
 
     assert wire.times("add") == 3
     assert await q.inactive_count() == 1_001
+
+
+async def test_a_job_that_waits_for_an_unknown_one_fails_no_other_add(q: Kue) -> None:
+    good = (q.enqueue("email", number) for number in range(3))
+    answers = await asyncio.gather(
+        q.enqueue("email", after=[4711]), *good, return_exceptions=True
+    )
+
+    assert [type(answer) for answer in answers] == [UnknownParent] + [JobHandle] * 3
+    assert await q.inactive_count() == 3
 
 
 async def test_a_lane_counts_its_calls(q: Kue, wire: Wire) -> None:

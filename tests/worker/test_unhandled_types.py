@@ -47,6 +47,13 @@ def test_a_worker_that_does_not_say_what_it_handles_may_handle_anything() -> Non
     assert unhandled(waiting(email=1), [worker()]) == []
 
 
+def test_every_live_worker_handles_the_built_in_jobs_of_flows() -> None:
+    built_in = {"kue.gate": {State.WAITING: 1}, "kue.batch": {State.WAITING: 1}}
+
+    assert unhandled(built_in, [worker("email")]) == []
+    assert len(unhandled(built_in, [worker("email", alive=False)])) == 2
+
+
 def test_near_names_are_looked_for_while_that_is_quick() -> None:
     mistyped = waiting(**{f"emial{number:02}": 1 for number in range(30)})
 
