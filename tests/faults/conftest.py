@@ -16,8 +16,8 @@ import redis
 from kue.model import settings
 from kue.store import store_for
 from kue.store.contract import Store
+from kue.store.redis import add_script
 from kue.store.redis.keys import Keys, root_of
-from kue.store.redis.verbs import add
 from kue.store.redis.wire import client as wire_client
 from tests.faults.forgetful import Forgetful, ForgetfulFile, ForgetfulRedis
 from tests.faults.sentinels import Replicated
@@ -196,7 +196,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for a replica for as long as a busy machine, or a test, needs."""
-    monkeypatch.setattr(add, "DURABLE_WAIT_MS", 100_000)
+    monkeypatch.setattr(add_script, "DURABLE_WAIT_MS", 100_000)
 
 
 async def assert_sound(store: Store) -> None:

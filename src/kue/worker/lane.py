@@ -190,10 +190,6 @@ class Lane:
         )
 
     @property
-    def is_paused(self) -> bool:
-        return self._is_paused
-
-    @property
     def is_idle(self) -> bool:
         """Whether the store has nothing for us and nothing runs or awaits settling."""
         return self.is_empty and not self.is_busy and not self.unsettled

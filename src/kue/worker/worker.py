@@ -375,7 +375,7 @@ class Worker:
         ]
 
     def _add_own_lane(self, processor: Processor) -> Lane:
-        """Add a lane of Kue's own, with its own slots; the heartbeat resumes it."""
+        """Add a lane for jobs of Kue itself, with its own slots."""
         assert self._lane_context is not None
         claimant = SlotClaimant(processor.slots)
         context = self._lane_context._replace(budget=SlotBudget([claimant]))
@@ -385,9 +385,10 @@ class Worker:
         self, processor: Processor, claimant: SlotClaimant, context: LaneContext
     ) -> Lane:
         lane = Lane(processor, claimant, context)
-        if not self._lanes[0].is_paused:
-            lane.resume()
         self._lanes.append(lane)
+        # Else the next heartbeat resumes it.
+        if self._heartbeat is not None and self._heartbeat.may_claim:
+            lane.resume()
         return lane
 
     async def _serve_new_queues(
@@ -412,11 +413,7 @@ class Worker:
         logger.info("worker %s serves queue %s", self.name, processor.type)
         claimant = _claimant(processor)
         self._lane_context.budget.add(claimant)
-        lane = self._add_lane(processor, claimant, self._lane_context)
-        # Else the next heartbeat resumes it.
-        if self._heartbeat is not None and self._heartbeat.may_claim:
-            lane.resume()
-        return lane
+        return self._add_lane(processor, claimant, self._lane_context)
 
     def _shared_slots(self) -> int | None:
         """Return how many slots types share; None when each has its own."""
