@@ -66,3 +66,31 @@ async def test_types_share_the_order_of_ids(store: Store, descending: bool) -> N
     found = await leaf(store, limit=90, descending=descending, job_type=None)
 
     assert found == sorted(ids, reverse=descending)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("needles", [(), ("a word",)])
+async def test_none_is_passed_over_when_those_seen_leave_between_pages(
+    store: Store, descending: bool, needles: tuple[str, ...]
+) -> None:
+    """Others become so few that scripts read them in another way."""
+    ids = await add_many(store, 1_200, delay=3600, now=T0, tags=["a word"])
+    seen: list[int] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        request = PageRequest(
+            State.DELAYED,
+            "email",
+            500,
+            cursor=cursor or None,
+            descending=descending,
+            needles=needles,
+            scan=500,
+        )
+        page = await store.page(request)
+        here = [job.id for job in page.jobs]
+        await store.remove(RemoveRequest(here), now=T0)
+        seen += here
+        cursor = page.cursor
+
+    assert seen == sorted(ids, reverse=descending)

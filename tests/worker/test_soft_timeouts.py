@@ -10,6 +10,8 @@ import time
 import pytest
 
 from kue import JobFailed, Kue, SoftTimeout
+from kue.worker.pools.processes import PoolProcess
+from tests.worker import child_tasks
 from tests.worker.working import worked
 
 #: Long enough for a test to end before it, on any machine.
@@ -87,3 +89,21 @@ async def test_a_run_that_ends_in_time_is_not_asked(q: Kue) -> None:
         return "all"
 
     assert await worked(q, await crawl.enqueue()) == "all"
+
+
+async def test_the_start_of_a_process_does_not_count(
+    q: Kue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = PoolProcess.start
+
+    async def start_slowly(child: PoolProcess) -> None:
+        # Longer than the soft timeout.
+        await asyncio.sleep(0.2)
+        await start(child)
+
+    monkeypatch.setattr(PoolProcess, "start", start_slowly)
+    crawl = q.task(execution="process", soft_timeout=0.1, timeout=HARD, attempts=1)(
+        child_tasks.outstay
+    )
+
+    assert await worked(q, await crawl.enqueue(True)) == "tidied"

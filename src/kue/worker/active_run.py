@@ -52,6 +52,7 @@ class ActiveRun(ActiveJob):
     """
 
     __slots__ = (
+        "_asking",
         "_timers",
         "began",
         "forced",
@@ -71,6 +72,8 @@ class ActiveRun(ActiveJob):
         #: The task that its handler runs in, while it runs.
         self.task: asyncio.Task[Any] | None = None
         self._timers: list[asyncio.TimerHandle] = []
+        #: The one that asks the handler to stop.
+        self._asking: asyncio.TimerHandle | None = None
         #: Whether the handler was called, and when, by our own clock.
         self.has_begun = False
         self.began = 0.0
@@ -122,8 +125,13 @@ class ActiveRun(ActiveJob):
             text = f"the run took longer than its timeout of {seconds:g} s"
             self._later(seconds, self.interrupt, RunTimeout(text))
         if self.job.spec.soft_timeout and self.has_begun:
-            self._later(self.job.spec.soft_timeout / 1000, self._ask)
+            self._asking = self._later(self.job.spec.soft_timeout / 1000, self._ask)
         return self.has_begun
+
+    def leave_asking_to_child(self) -> None:
+        """Have the child process ask its handler to stop: it knows when it began."""
+        if self._asking is not None:
+            self._asking.cancel()
 
     def leave(self) -> None:
         """Note that the handler has ended, and can no longer be cancelled."""
@@ -158,9 +166,13 @@ class ActiveRun(ActiveJob):
             self.is_asked = True
             self.task.cancel()
 
-    def _later(self, seconds: float, call: Callable[..., None], *args: object) -> None:
+    def _later(
+        self, seconds: float, call: Callable[..., None], *args: object
+    ) -> asyncio.TimerHandle:
         loop = asyncio.get_running_loop()
-        self._timers.append(loop.call_later(seconds, call, *args))
+        timer = loop.call_later(seconds, call, *args)
+        self._timers.append(timer)
+        return timer
 
     def _abandon(self) -> None:
         logger.error(

@@ -50,6 +50,7 @@ def in_process(target: FunctionTarget) -> RunHandler:
     """Run the function that *target* names in a child process."""
 
     async def handle(run: ActiveRun) -> JSON:
+        run.leave_asking_to_child()
         return await run.services.children.call(target, run)
 
     return handle

@@ -150,7 +150,7 @@ class PoolProcess:
             self._writer.write(protocol.packed(msgspec.json.encode(run.job)))
             await self._writer.drain()
             while True:
-                message = await self._receive_for(run, self._reader)
+                message = await self._receive(self._reader)
                 if isinstance(message, protocol.RunEnd):
                     return message
                 if isinstance(message, protocol.StepCall):
@@ -161,22 +161,6 @@ class PoolProcess:
                     self._pass_on(run, message)
         except (OSError, EOFError) as exc:
             raise ProcessLost(await self._cause_of_death()) from exc
-
-    async def _receive_for(
-        self, run: ActiveRun, reader: asyncio.StreamReader
-    ) -> protocol.Message:
-        """Receive the next message; the child itself minds a soft timeout."""
-        if not run.job.spec.soft_timeout:
-            return await self._receive(reader)
-        receiving = asyncio.ensure_future(self._receive(reader))
-        while not receiving.done():
-            try:
-                await asyncio.wait([receiving])
-            except asyncio.CancelledError:
-                if not run.is_only_asked:
-                    receiving.cancel()
-                    raise
-        return receiving.result()
 
     async def kill(self) -> None:
         """End the child and everything it started, now."""

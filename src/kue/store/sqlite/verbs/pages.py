@@ -204,4 +204,6 @@ def _reading(
             for source in sources
             for type in types
         ]
-        yield heapq.merge(*cursors, reverse=request.descending)
+        # A merge closes the cursor it is in, so it must not outlive them either.
+        merged = heapq.merge(*cursors, reverse=request.descending)
+        yield stack.enter_context(closing(merged))

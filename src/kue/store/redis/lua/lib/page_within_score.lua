@@ -22,8 +22,10 @@ local function tied(key, score, after, want, descending)
         ids[#ids + 1] = id
       end
     end
+    -- Strictly: a sort goes wrong if an id comes before itself.
     table.sort(ids, function(a, b)
-      return (tonumber(a) < tonumber(b)) ~= descending
+      local left, right = tonumber(a), tonumber(b)
+      return descending and left > right or not descending and left < right
     end)
     return { unpack(ids, 1, math.min(want, #ids)) }
   end
