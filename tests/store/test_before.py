@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kue.model.errors import InvalidTransition, JobNotFound
+from kue.model.errors import InvalidTransition, JobNotFound, UnknownParent
+from kue.model.events import Kind
 from kue.model.job import MAX_BEFORE, MAX_PARENTS, Completed, Failed, State
 from kue.store.contract import Store
 from kue.store.validation import InvalidCall
@@ -25,6 +26,7 @@ from tests.support.jobs import (
     job_in,
     state_of,
 )
+from tests.support.listening import story_of
 from tests.support.upkeep import tend
 
 #: Enough types that some of them live on different shards.
@@ -201,6 +203,22 @@ async def test_a_job_that_does_not_exist_is_refused(store: Store) -> None:
     assert await count_of(store, "email") == {}
 
 
+async def test_an_unknown_parent_is_named_first_and_then_the_lowest_id(
+    store: Store,
+) -> None:
+    waiting = await add_one(store, "target")
+    drafts = [
+        linked("email", before=[987_654]),
+        linked("email", before=[waiting]),
+        linked("email", after=[987_654]),
+    ]
+
+    with pytest.raises(InvalidTransition, match=f"job {waiting} is waiting"):
+        await add(store, drafts[:2])
+    with pytest.raises(UnknownParent):
+        await add(store, drafts)
+
+
 async def test_a_job_cannot_both_wait_for_another_and_precede_it(store: Store) -> None:
     target = await blocked(store)
 
@@ -231,6 +249,69 @@ async def test_a_draft_that_adds_no_job_is_not_waited_for(store: Store) -> None:
     )
 
     assert await state_of(store, target) is State.WAITING
+
+
+async def test_a_job_that_is_not_blocked_is_refused_even_by_a_draft_that_adds_none(
+    store: Store,
+) -> None:
+    target = await add_one(store, "target")
+    await add_one(store, "email", unique="k")
+
+    with pytest.raises(InvalidTransition, match=f"{target} is waiting and cannot wait"):
+        await add(store, [linked("email", unique="k", before=[target])])
+
+
+@pytest.mark.parametrize("state", [State.WAITING, State.CANCELLED])
+@pytest.mark.parametrize("type", ["target", "email", "sms"])
+async def test_a_reference_to_an_older_job_that_is_not_blocked_means_nothing(
+    store: Store, type: str, state: State
+) -> None:
+    older = await job_in(store, state, "target", unique="k", unique_for="1h")
+
+    found, new = await add_linked(
+        store, linked("target", unique="k"), linked(type, before=[-1])
+    )
+
+    assert found == older
+    assert await states_of(store, [older, new]) == [state, State.WAITING]
+
+
+@pytest.mark.parametrize("type", ["target", "email", "sms"])
+@pytest.mark.parametrize("position", [1, 2])
+async def test_a_target_that_the_call_replaces_waits_for_none(
+    store: Store, type: str, position: int
+) -> None:
+    target, replaced, new = await add_linked(
+        store,
+        linked("target", unique="k"),
+        linked("target", unique="k", on_conflict="replace"),
+        linked(type, before=[-position]),
+    )
+
+    assert replaced == target
+    assert await states_of(store, [target, new]) == [State.WAITING, State.WAITING]
+
+
+async def test_the_release_of_a_target_that_nothing_precedes_is_told(
+    store: Store,
+) -> None:
+    await add_one(store, "email", unique="k")
+    async with store.watch() as events:
+        target, catch, _ = await add_linked(
+            store,
+            linked("target"),
+            linked("target", on_parent_failure="only"),
+            linked("email", unique="k", before=[-1, -2]),
+        )
+        heard = await story_of(store, events, target)
+
+    added = (Kind.ENQUEUE, {"state": State.BLOCKED})
+    assert [(one.kind, one.detail) for one in heard if one.job_id == target] == [
+        *(added, (Kind.PROMOTION, {}))
+    ]
+    assert [(one.kind, one.detail) for one in heard if one.job_id == catch] == [
+        *(added, (Kind.CANCELLED, {"reason": NONE_FAILED}))
+    ]
 
 
 async def test_a_target_is_released_if_all_before_it_are_refused(store: Store) -> None:

@@ -93,6 +93,23 @@ async def test_a_draft_that_added_nothing_tells_nothing(store: Store) -> None:
     assert kinds(heard) == [Kind.ENQUEUE]
 
 
+async def test_a_job_that_its_own_call_replaces_is_told_as_it_was_added(
+    store: Store,
+) -> None:
+    drafts = [
+        draft("email", unique="k"),
+        draft("email", unique="k", on_conflict="replace", delay=60),
+    ]
+    async with store.watch() as events:
+        added, _ = await store.add(drafts, producer="p", seq=1, now=T0)
+        heard = await story_of(store, events, added.id)
+
+    assert [(event.kind, event.detail) for event in heard] == [
+        (Kind.ENQUEUE, {"state": "waiting"}),
+        (Kind.UPDATE, {"state": "delayed", "replaced": True}),
+    ]
+
+
 @BOTH
 async def test_a_run_is_told_from_start_to_end(store: Store, of_all: bool) -> None:
     job_id = await add_one(store)

@@ -161,7 +161,8 @@ def tie_of(
     if not (after or before or target or flow is not None):
         return ""
     mark = "=" if any(ref < 0 for ref in after) else ""
-    parents, targets = ",".join(map(resolve, after)), ",".join(map(resolve, before))
+    parents = ",".join(map(resolve, after))
+    targets = ",".join("~" * (ref < 0) + resolve(ref) for ref in before)
     root = "" if flow is None else resolve(flow) + ("!" if flow in missing else "")
     return f"{mark}{parents};{targets};{root};{target}"
 

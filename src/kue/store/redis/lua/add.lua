@@ -34,7 +34,9 @@
                              that is replaced may wait, 0 for as long as it is replaced;
                              ties are empty, or "parents;before;flow;target":
                                parents  "id,id,…", after "=" if the header is to have them
-                               before   blocked jobs that shall wait for this one
+                               before   blocked jobs that shall wait for this one, with "~"
+                                        where it is a reference: that is never refused,
+                                        and of a job that is not blocked means nothing
                                flow     of the job, then "!" if it has no index
                                target   1 if a draft of this call comes before it, 2 if
                                         one of another call does: it then waits for
@@ -50,7 +52,7 @@
            a draft's unique key is "!id@created", or "~id@created" if it was replaced;
            "#" for a draft that the cap of its type refuses.  After it the types that
            have more waiting jobs than their caps allow, for `drop_oldest`
-  Events   enqueue, update
+  Events   enqueue, update; promotion, cancelled for a job that none comes before after all
 ]]
 
 --- @include lib/prelude
@@ -59,7 +61,6 @@
 --- @include lib/publish
 --- @include lib/job_bitmap
 --- @include lib/job_place
---- @include lib/flow
 --- @include lib/parents
 --- @include lib/unique_key
 --- @include lib/rank
@@ -120,7 +121,7 @@ local records, answer, is_range = {}, {}, true
 -- One plan per type: what to add to its structures.
 local plans, plan_of = {}, {}
 -- For events, in the order given; a job cannot be watched before it exists.
-local new_jobs = {}
+local new_jobs, ended_targets = {}, {}
 -- unique key → id of the job of this call that took it; id, as text → its entry
 local taken, entry_of = {}, {}
 -- flow → its new members; why the whole call is refused
@@ -185,14 +186,46 @@ local function resolve(ref)
   return not position and ref or string.match(answer[tonumber(position)], "%d+")
 end
 
+-- Refuse the whole call: for a parent that there never was, or else the lowest id.
 local function refuse(id, why)
-  refusal = refusal or { "REFUSED", id, why }
+  local order = why == "unknown" and 0 or tonumber(id)
+  if not refusal or order < refusal.order then
+    refusal = { "REFUSED", id, why, order = order }
+  end
+end
+
+-- Return the on_parent_failure of a stored job if it is blocked, and else nil and where it
+-- is; looked up once.
+local policies = {}
+local function policy_of_blocked(id)
+  if not policies[id] then
+    local head = header(id)
+    local place = head and place_of(id, queue(head.type))
+    if place ~= "blocked" then
+      return nil, place == "held" and "waiting" or place or "gone"
+    end
+    redis.call("SCARD", job .. id .. ":after")
+    policies[id] = head.failure or "block"
+  end
+  return policies[id]
+end
+
+-- Refuse the call if a job of this shard that is named by its id cannot wait for others.
+local function check_targets(list)
+  for id in string.gmatch(list, "[^,]+") do
+    if string.sub(id, 1, 1) ~= "~" and id % shards == shard then
+      local policy, place = policy_of_blocked(id)
+      if not policy then
+        refuse(id, place)
+      end
+    end
+  end
 end
 
 -- Resolve references; return nil if one of the drafts was refused.
 local function resolve_all(list)
   local ids = {}
-  for ref in string.gmatch(list, "[^,]+") do
+  for ref in string.gmatch(list, "[^,~]+") do
     local id = resolve(ref)
     if not id then
       return nil
@@ -231,6 +264,7 @@ local function read_ties(ties)
       refuse(id, "unknown")
     end
   end
+  check_targets(before)
   local tied = { parents = resolve_all(after), before = resolve_all(before),
     has_refs = mark == "=", target = target }
   tied.flow, tied.is_indexed = read_flow(flow)
@@ -277,9 +311,9 @@ end
 -- Set where the job of an entry goes, and the parents that it waits for.
 local function set_state(entry, tied)
   local is_released = false
-  entry.open, entry.lost = {}, nil
+  entry.open, entry.lost, entry.target = {}, nil, nil
   if tied then
-    entry.target = tied.target ~= "" and tied.target or entry.target
+    entry.target = tied.target ~= "" and tied.target
     entry.open, entry.lost, is_released = parents.sort(tied.parents, entry.policy, ended)
   end
   -- One that others come before may wait for nothing but those.
@@ -301,7 +335,9 @@ end
 local function end_target(entry)
   if entry.state ~= "blocked" or #entry.open > 0 then
     return
-  elseif entry.policy ~= "only" then
+  end
+  ended_targets[#ended_targets + 1] = entry
+  if entry.policy ~= "only" then
     entry.state = due_state(entry)
     return
   end
@@ -310,24 +346,8 @@ local function end_target(entry)
   entry.unique = entry.least ~= 0 and entry.unique or nil
 end
 
--- Return the on_parent_failure of a stored job, which must be blocked; looked up once.
-local policies = {}
-local function policy_of_blocked(id)
-  if not policies[id] then
-    local head = header(id)
-    local place = head and place_of(id, queue(head.type))
-    if place ~= "blocked" then
-      refuse(id, place == "held" and "waiting" or place or "gone")
-      return nil
-    end
-    redis.call("SCARD", job .. id .. ":after")
-    policies[id] = head.failure or "block"
-  end
-  return policies[id]
-end
-
--- Have a blocked job wait for the new job of an entry.  One of this call that its own
--- parents cancelled or released does not.
+-- Have a blocked job wait for the new job of an entry.  One that is not blocked, because
+-- its own parents cancelled or released it or because it is older, does not.
 local function put_before(entry, target)
   local other = entry_of[target]
   if target % shards ~= shard then
@@ -413,8 +433,9 @@ local function draft_full(plan, left, options, body, delay, due, unique, unique_
       due = math.min(due, entry.created + tonumber(replaces))
     end
     entry.due, entry.policy = due, policy
-    set_state(entry, tied)
-    left, options = header_of(entry, left, options, tied)
+    -- It waits for no others, whatever came before the job that it was.
+    set_state(entry)
+    left, options = header_of(entry, left, options)
     records[entry.record] = replacing().record(entry, left, plan.type, options, body)
     answer[#answer + 1] = "~" .. entry.id .. "@" .. entry.created
     is_range = false
@@ -448,7 +469,7 @@ local function draft_full(plan, left, options, body, delay, due, unique, unique_
     and math.max(now, entry.created) + tonumber(expires) or nil
   set_key(plan, entry, unique, unique_for, at_most)
   if by or has_listeners then
-    new_jobs[#new_jobs + 1] = { id = entry.id, type = plan.type, entry = entry,
+    new_jobs[#new_jobs + 1] = { id = entry.id, type = plan.type, state = entry.state,
       is_replaced = by }
   end
 end
@@ -456,11 +477,12 @@ end
 -- Enter a job into the lists of what is written: once no draft can replace it any more.
 local function enter(plan, entry)
   local id = entry.id
+  entry.type = plan.type
   if entry.target then
     end_target(entry)
   end
   if entry.state == "waiting" then
-    entry.type, entry.is_new = plan.type, true
+    entry.is_new = true
     table.insert(plan.waiting, plan.rule and ranks.enter(id, plan.q, entry, plan.batch)
       or score(entry.priority, id))
     table.insert(plan.waiting, id)
@@ -510,7 +532,7 @@ while ARGV[at] do
       waiting[w + 1], waiting[w + 2] = is_seq and id or base + next_seq, id
       answer[a + i] = id
       if has_listeners then
-        new_jobs[#new_jobs + 1] = { id = id, type = job_type }
+        new_jobs[#new_jobs + 1] = { id = id, type = job_type, state = "waiting" }
       end
       n, w, at = n + 2, w + 2, at + 1
     end
@@ -554,9 +576,8 @@ local function write_ties(entry)
   local id = entry.id
   for _, target in ipairs(entry.before or {}) do
     -- Unless a later draft of this call replaced it.
-    local other = entry_of[target]
-    if not other or other.state == "blocked" then
-      parents.link(target, id, other and other.policy or policies[target])
+    if not entry_of[target] then
+      parents.link(target, id, policies[target])
     end
   end
   for _, target in ipairs(entry.joins or {}) do
@@ -668,9 +689,6 @@ for _, plan in ipairs(plans) do
       end
       redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now
         .. ',"outcome":"cancelled","reason":"' .. entry.lost .. '"}')
-      if entry.old then
-        flows.count(id, entry, "cancelled", 1)
-      end
     end
   end
   if plan.added > 0 then
@@ -704,12 +722,18 @@ end
 
 -- Publish.
 for _, one in ipairs(new_jobs) do
-  local state = one.entry and one.entry.state or "waiting"
-  local detail = '{"state":"' .. state .. '"'
+  local detail = '{"state":"' .. one.state .. '"'
   if one.is_replaced then
     emit("update", one.id, one.type, 0, detail .. ',"replaced":true}')
   else
     emit("enqueue", one.id, one.type, 0, detail .. "}")
+  end
+end
+for _, entry in ipairs(ended_targets) do
+  if entry.lost then
+    emit("cancelled", entry.id, entry.type, 0, '{"reason":"' .. entry.lost .. '"}')
+  else
+    emit("promotion", entry.id, entry.type, 0)
   end
 end
 publish()

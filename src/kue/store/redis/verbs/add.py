@@ -226,6 +226,7 @@ class _AddInParts:
         """Register the new jobs with those on other shards, and end what was held."""
         db, now = self._db, self._call.now
         links, joins = self._across()
+        _, named, _ = self._named()
         for start in range(0, len(links), _AT_ONCE):
             part = links[start : start + _AT_ONCE]
             await asyncio.gather(*(link_to_parent(db, *pair, now=now) for pair in part))
@@ -235,7 +236,8 @@ class _AddInParts:
             for (target, _), word in zip(
                 part, await asyncio.gather(*calls), strict=True
             ):
-                if word != "joined":
+                # One that a draft refers to need not be blocked.
+                if word != "joined" and target in named:
                     raise refusal(target, word)
         for position in sorted(self._held):
             if self._added[position].new:
