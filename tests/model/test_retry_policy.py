@@ -45,7 +45,12 @@ NOW = 3000
 
 
 def running(
-    attempt: int = 1, *, spec: Spec | None = None, began: str = "", **more: Any
+    attempt: int = 1,
+    *,
+    spec: Spec | None = None,
+    lane: str = "lane",
+    began: str = "",
+    **more: Any,
 ) -> Job:
     mark = began and f".{began}"
     return Job(
@@ -55,7 +60,7 @@ def running(
         priority=0,
         created_at=1_000,
         spec=spec or Spec(),
-        token=f"50:2000:{attempt}:host-1:lane.4{mark}",
+        token=f"50:2000:{attempt}:host-1:{lane}.4{mark}",
         **more,
     )
 
@@ -371,6 +376,20 @@ def test_a_job_may_survive_more_lost_workers_than_others() -> None:
     assert isinstance(ending(5, "alone"), Failed)
     assert isinstance(ending(14, "beside"), Stalled)
     assert isinstance(ending(15, "beside"), Failed)
+
+
+@pytest.mark.parametrize("most", [0, 2, 5])
+@pytest.mark.parametrize("ms", [0, ALONE_MS])
+def test_a_job_taken_by_hand_survives_exactly_its_limit(most: int, ms: int) -> None:
+    """Nothing holds it back, so no loss may be somebody else's."""
+
+    def ending(stalls: int) -> object:
+        spec = Spec(max_stalls=most)
+        job = running(stalls=stalls, lane="hand-1", spec=spec)
+        return after_lost_worker(job, 2000 + ms)
+
+    assert all(isinstance(ending(stalls), Stalled) for stalls in range(most))
+    assert isinstance(ending(most), Failed)
 
 
 def test_a_job_delivered_at_most_once_is_not_repeated_when_its_worker_is_lost() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -32,3 +34,17 @@ async def eventually(
             if answer:
                 return answer
             await asyncio.sleep(0.02)
+
+
+def in_time(function: Callable[[], T], *, seconds: float = PATIENCE_SECONDS) -> T:
+    """Call what might block forever, on a thread that nobody waits for then."""
+    outcome: Future[T] = Future()
+
+    def call() -> None:
+        try:
+            outcome.set_result(function())
+        except BaseException as exc:
+            outcome.set_exception(exc)
+
+    threading.Thread(target=call, daemon=True).start()
+    return outcome.result(seconds)

@@ -11,6 +11,7 @@ from kue.km.popped_tasks import PoppedTasks
 from kue.km.records import declare
 from kue.km.task_queue import TaskQueue
 from kue.model.errors import ConfigError
+from kue.store import scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -21,7 +22,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 OnError = Literal["fail", "finish", "retry"]
-#: What its Redis keys begin with, unless a queue is given.
+#: What its Redis keys begin with, unless a queue is given.  A file has no prefix.
 PREFIX = "kmqueue"
 RETRY_TIMES = 3
 
@@ -37,7 +38,7 @@ class BaseBuilder:
         """
         self._q: Kue | None = None
         self._url = ""
-        self._settings: dict[str, Any] = {"prefix": PREFIX}
+        self._settings: dict[str, Any] = {}
         self._max_total: int | None = None
         self.names: tuple[str, ...] = rest
         if isinstance(where, Kue):
@@ -82,7 +83,8 @@ class BaseBuilder:
         if self._max_total is not None and url.startswith("redis"):
             mark = "&" if "?" in url else "?"
             url = f"{url}{mark}max_connections={self._max_total}"
-        return Kue(url, **self._settings)
+        prefix = None if scheme_of(url) == "sqlite" else PREFIX
+        return Kue(url, prefix=prefix, **self._settings)
 
 
 class ManagerBuilder(BaseBuilder):

@@ -16,8 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kue.aio.tasks import cancel_all
-from kue.model.job import Released
-from kue.model.retry_policy import runs_alone
+from kue.model.job import BY_HAND, Released
 from kue.model.version import version
 from kue.store.values import Claim, ClaimRequest, Outcome, Result
 from kue.worker.heartbeat import Heartbeat
@@ -47,7 +46,8 @@ class ClaimLane:
     """One pop at a time: claims are numbered, so that a repeated one pops nothing."""
 
     def __init__(self) -> None:
-        self.name = secrets.token_hex(4)
+        # Each lost consumer counts for its tasks, whatever ran beside them.
+        self.name = f"{BY_HAND}{secrets.token_hex(4)}"
         self.seq = 0
 
     def next(self) -> Claim:
@@ -143,16 +143,9 @@ class PoppedTasks:
         claimed = await self._connection.store_retry.persist(
             f"pop {lane.name}", lambda: self._store.claim(request)
         )
-        return await self._begun(claimed.jobs[0]) if claimed.jobs else None
-
-    async def _begun(self, job: Job) -> Job | None:
-        if runs_alone(job):
-            # It lost consumers before; here others may be running beside it.
-            begun = await self._store.begin(job, alone=False)
-            if isinstance(begun, Result):
-                await self._store.settle([Outcome(job, RELEASED)])
-                return None
-            job = begun
+        if not claimed.jobs:
+            return None
+        [job] = claimed.jobs
         self._popped[job.id] = Popped(job)
         return job
 

@@ -241,6 +241,8 @@ class Draft(JobTerms, frozen=True, kw_only=True, omit_defaults=True):
 
 #: How a run that was held back may begin.
 BEGAN = ("alone", "beside")
+#: What claims of single jobs by a program begin with; those of workers do not.
+BY_HAND = "hand-"
 
 
 class Run(NamedTuple):
@@ -275,6 +277,11 @@ class Run(NamedTuple):
         """
         mark = self.claim.rpartition(".")[2]
         return mark if mark in BEGAN else None
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether a program took this one job itself, without a worker (`kue.km`)."""
+        return self.claim.startswith(BY_HAND)
 
 
 class Error(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -11,7 +11,8 @@ attempts, raised errors (`max_exceptions`) and time (`retry_until`).
 
 When a worker is lost, it is not known which of its jobs was to blame.  So a job that
 lost two workers runs alone in its process from then on (`runs_alone`): the losses that
-fail it are its own.
+fail it are its own.  A job that a program takes by hand is never held back, and each
+loss is its own.
 """
 
 from __future__ import annotations
@@ -196,14 +197,17 @@ def _since_restart(history: Sequence[Attempt]) -> Iterator[Attempt]:
 
 def _never_began(job: Job) -> bool:
     """Return whether a job that is to run alone was claimed but not started."""
-    return runs_alone(job) and job.run is not None and job.run.began is None
+    run = job.run
+    if run is None or run.is_by_hand:
+        return False
+    return runs_alone(job) and run.began is None
 
 
 def _most_stalls(job: Job, now: int) -> int:
     """Return how many losses the job survives, given how its current run began."""
     most = MAX_STALLS if job.spec.max_stalls is None else job.spec.max_stalls
-    if most < ALONE_STALLS:
-        # It fails before it would ever run alone.
+    if most < ALONE_STALLS or (job.run is not None and job.run.is_by_hand):
+        # It fails before it would ever run alone, or nobody would run it alone.
         return most
     if not runs_alone(job) or job.run is None or job.run.began != "alone":
         return COMPANY_FACTOR * most
