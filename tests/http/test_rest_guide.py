@@ -98,10 +98,10 @@ async def run(source: str, scope: dict[str, Any]) -> None:
 async def test_the_requests_of_the_guide_are_answered_as_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    scope: dict[str, Any] = {}
     monkeypatch.setenv(VARIABLE, SECRET)
     bearer = {"Authorization": f"Bearer {SECRET}"}
     async with Kue("memory://") as q, serving(create_app(q)) as address:
+        scope: dict[str, Any] = {"q": q}
         text = PAGE.read_text().replace(PLACE, address.removeprefix("http://"))
         text = text.replace("$TOKEN", SECRET)
         assert ALIAS in text
