@@ -91,7 +91,7 @@ async def run(url: str, prefix: str, name: str) -> None:
         await queue.run(grace=5)
 
 
-async def mourn(url: str, prefix: str, name: str) -> None:
+async def run_hooks(url: str, prefix: str, name: str) -> None:
     """Be a worker with a failure hook, which says each call; jobs hang, or raise."""
     queue = Kue(url, prefix=prefix, lease=LEASES[name], max_stalls=0)
 
@@ -117,7 +117,7 @@ async def tend(store: Store, name: str) -> None:
         await store.tend(now=await store.now())
 
 
-WORKERS = {"run": run, "mourn": mourn}
+WORKERS = {"run": run, "run_hooks": run_hooks}
 ROLES = {"add": add, "work": work, "hold": hold, "tend": tend}
 
 

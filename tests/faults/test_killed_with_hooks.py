@@ -18,7 +18,7 @@ async def test_the_hook_is_called_once_for_each_job_of_a_killed_worker(
     store: Store, url: str, prefix: str
 ) -> None:
     lost = await add(store, [draft(TYPE, {"hangs": True}, max_stalls=0)] * 3, now=None)
-    async with Process("mourn", url, prefix, VICTIM) as victim:
+    async with Process("run_hooks", url, prefix, VICTIM) as victim:
         for _ in lost:
             assert (await victim.line()).startswith("started")
         victim.kill()
@@ -29,8 +29,8 @@ async def test_the_hook_is_called_once_for_each_job_of_a_killed_worker(
     expected |= {f"hook {one.id} ValueError" for one in raised}
     said: list[str] = []
     async with (
-        Process("mourn", url, prefix, PATIENT) as one,
-        Process("mourn", url, prefix, PATIENT) as other,
+        Process("run_hooks", url, prefix, PATIENT) as one,
+        Process("run_hooks", url, prefix, PATIENT) as other,
         asyncio.timeout(PATIENCE_SECONDS),
     ):
 

@@ -1,4 +1,4 @@
-"""Runs that are ended by messages, and events of one's own."""
+"""Runs that are ended by messages, and custom events."""
 
 from __future__ import annotations
 
