@@ -75,6 +75,9 @@ class IdleWait:
         for call in self._calls:
             if not call.cancelling() and call not in self._recovering:
                 call.cancel()
+        # A call that is cancelled before its first step never runs, not even to its
+        # end: lanes that are not paused must wait again all the same.
+        self._became_idle.set()
 
     def cancel(self) -> None:
         """
