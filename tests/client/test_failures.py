@@ -249,6 +249,21 @@ async def test_a_failure_is_reported_to_a_webhook_and_retried(q: Kue) -> None:
     assert receiver.url not in json.dumps(sending.data)
 
 
+async def test_a_worker_sends_the_webhook_of_a_failure_by_itself(q: Kue) -> None:
+    with receiving() as receiver:
+        await q.set_failure_webhook("send", receiver.url)
+
+        @q.task(attempts=1)
+        async def send() -> None:
+            raise ValueError("oops")
+
+        job = await send.enqueue()
+        async with q.work():
+            await until(lambda: bool(receiver.received))
+
+    assert [one.json["job"] for one in receiver.received] == [job.id]
+
+
 async def deliver(q: Kue, job: Job) -> None:
     """Send the webhook of *job*, as a worker does."""
     handler: Any = webhook.processor(q.store, q.settings).handler
