@@ -8,9 +8,12 @@ import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kue import Kue
+from kue.store.sqlite import fork_lock
 from kue.worker.active_job import ActiveJob
 
 #: Calls of this hold the interpreter, as a regular expression that runs wild does.
@@ -26,6 +29,21 @@ def say(*words: object) -> None:
 
 def is_there(path: str) -> bool:
     return not path or Path(path).exists()
+
+
+@contextmanager
+def outside_sqlite() -> Iterator[None]:
+    """
+    Have no thread of this process be in the middle of a write, as before a fork.
+
+    It could not go on while the interpreter is held, would keep the lock of the file,
+    and nobody else could write: neither take a job over nor renew a lease.
+    """
+    fork_lock._before_fork()
+    try:
+        yield
+    finally:
+        fork_lock._after_fork_in_parent()
 
 
 @q.process("nap", 20)
@@ -63,11 +81,12 @@ async def hold(job: ActiveJob) -> None:
     """Hold the interpreter for some time, or until someone writes to a pipe."""
     say("started", job.id, os.getpid())
     left = job.data["seconds"]
-    while left:
-        # A signal cuts it short.
-        left = held.sleep(left)
-    if until := job.data["until"]:
-        held.open(until.encode(), os.O_RDONLY)
+    with outside_sqlite():
+        while left:
+            # A signal cuts it short.
+            left = held.sleep(left)
+        if until := job.data["until"]:
+            held.open(until.encode(), os.O_RDONLY)
     say("returned", job.id, os.getpid())
 
 

@@ -18,6 +18,10 @@ def tables(db: sqlite3.Connection) -> list[tuple[str, str]]:
     return sorted(rows.fetchall())
 
 
+def rows(db: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    return sorted(db.execute(f"SELECT * FROM {table}").fetchall())
+
+
 def make(path: Path, version: int) -> None:
     """Write an empty file as the Kue did that knew *version* migrations."""
     with closing(sqlite3.connect(path)) as db:
@@ -42,5 +46,6 @@ def test_an_older_file_becomes_what_a_new_one_is(tmp_path: Path, version: int) -
         ) as new,
     ):
         assert tables(old) == tables(new)
+        assert rows(old, "meta") == rows(new, "meta") != []
         assert old.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
         assert old.execute("SELECT name FROM types").fetchall() == [("email",)]

@@ -11,6 +11,8 @@ Every table except ``jobs`` and ``events`` is small or keyed by what it is queri
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
+from functools import cache
 
 from kue.model.errors import StoreRefused
 
@@ -541,12 +543,30 @@ def migrate(db: sqlite3.Connection, name: str) -> None:
             f"{name} was written by a newer Kue (schema {version}; this one knows "
             f"{len(MIGRATIONS)}); upgrade Kue in this process"
         )
-    for script in MIGRATIONS[version:]:
-        # Not executescript, which would commit the open transaction.
-        for statement in script.split(";\n"):
-            db.execute(statement)
+    for statement in _migration(version) if version else _new_file():
+        db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _migration(version: int) -> list[str]:
+    # Not executescript, which would commit the open transaction.
+    return [part for script in MIGRATIONS[version:] for part in script.split(";\n")]
+
+
+@cache
+def _new_file() -> tuple[str, ...]:
+    """
+    Return what creates a file with the current schema.
+
+    That is where the migrations lead to.  They themselves would take four times as
+    long, for each queue in memory that a program's tests make.
+    """
+    with closing(sqlite3.connect(":memory:")) as db:
+        for statement in _migration(0):
+            db.execute(statement)
+        db.commit()
+        return tuple(db.iterdump())[1:-1]  # without BEGIN and COMMIT
 
 
 def _pragma(db: sqlite3.Connection, name: str) -> int:
