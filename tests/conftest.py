@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 from collections.abc import AsyncIterator, Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if is_wanted or _name_of(collection_path).startswith(STARTING) else True
 
 
+@cache
 def _name_of(path: Path) -> str:
     """Return the name of a file as processes.txt has it."""
     return path.relative_to(TESTS).as_posix()
@@ -148,7 +150,7 @@ def _patient_calls(
     A call that is repeated may answer otherwise: a job that the first one removed is
     gone by the second.  Tests of faults need the product's own patience.
     """
-    folder = request.path.relative_to(TESTS).parts[0]
+    folder = _name_of(request.path).partition("/")[0]
     if PATIENT & {folder, request.path.name}:
         monkeypatch.setattr(client, "COMMAND_TIMEOUT_SECONDS", PATIENCE_SECONDS)
         monkeypatch.setattr(connecting, "CONNECT_TIMEOUT_SECONDS", PATIENCE_SECONDS)
@@ -172,7 +174,7 @@ def unused_tcp_port() -> int:
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """
     One of the engines.  Servers are started by the first test that needs them.
 
@@ -180,7 +182,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     """
     name: str = request.param
     if name == "sqlite":
-        yield engine_at(name, f"sqlite:///{tmp_path / 'kue.db'}")
+        yield _file(request)
     elif name == "memory":
         yield engine_at(name, "memory://")
     elif name == "redis-cluster":
@@ -219,16 +221,22 @@ async def other_store(engine: Engine, store: Store) -> AsyncIterator[Store]:
 
 
 @pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+def place(request: pytest.FixtureRequest) -> Iterator[Engine]:
     name: str = request.param
     if name == "sqlite":
-        yield engine_at(name, f"sqlite:///{tmp_path / 'kue.db'}")
+        yield _file(request)
     elif name == "memory":
         yield engine_at(name, "memory://")
     else:
         server: RedisServer = request.getfixturevalue("redis_server")
         yield engine_at(name, server.url)
         server.empty()
+
+
+def _file(request: pytest.FixtureRequest) -> Engine:
+    # Not an argument of the fixtures: most tests need no folder.
+    folder: Path = request.getfixturevalue("tmp_path")
+    return engine_at("sqlite", f"sqlite:///{folder / 'kue.db'}")
 
 
 @pytest.fixture

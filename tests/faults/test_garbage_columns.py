@@ -25,8 +25,9 @@ from tests.faults.garbling import (
     garbled,
     prepare,
     store_at,
+    verbs_by_table,
 )
-from tests.faults.scene import Scene
+from tests.faults.scene import Scene, Verb
 from tests.support.patience import until
 
 pytestmark = pytest.mark.damages
@@ -84,11 +85,26 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Scene]:
     return path, asyncio.run(prepare(path))
 
 
+@pytest.fixture(scope="module")
+def concerned(prepared: tuple[Path, Scene]) -> dict[str, dict[str, Verb]]:
+    """The verbs that a wrong value concerns, by its table."""
+    sound, scene = prepared
+    used = asyncio.run(verbs_by_table(sound, sound.parent, scene))
+    return {
+        table: {name: verb for name, verb in CALLS.items() if name in names}
+        for table, names in used.items()
+    }
+
+
 @pytest.mark.parametrize("column", COLUMNS, ids=".".join)
 async def test_wrong_values_raise_store_errors_and_are_found(
-    prepared: tuple[Path, Scene], swift: Path, column: Column
+    prepared: tuple[Path, Scene],
+    concerned: dict[str, dict[str, Verb]],
+    swift: Path,
+    column: Column,
 ) -> None:
     sound, scene = prepared
+    verbs = concerned[column.table]
     faults: list[str] = []
     cases = 0
     for kind in WRONG:
@@ -96,19 +112,21 @@ async def test_wrong_values_raise_store_errors_and_are_found(
         if garbled(path, sound, column, kind):
             cases += 1
             is_legal = kind in LEGAL.get(".".join(column), ())
-            found = await look(path, scene, is_legal=is_legal)
+            found = await look(path, scene, verbs, is_legal=is_legal)
             faults += [f"{kind}: {fault}" for fault in found]
 
     assert "\n".join(faults) == ""
     assert cases
 
 
-async def look(path: Path, scene: Scene, *, is_legal: bool) -> list[str]:
+async def look(
+    path: Path, scene: Scene, verbs: dict[str, Verb], *, is_legal: bool
+) -> list[str]:
     """Return what is wrong with how a garbled store is met."""
     store = store_at(path)
     try:
         found = await examine(store, is_legal)
-        return found + await call_all(store, scene, CALLS, is_fit)
+        return found + await call_all(store, scene, verbs, is_fit)
     finally:
         await store.close()
 
