@@ -33,6 +33,7 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "tools" / "mutants"
+LISTED = ("redis", "sqlite", "checklist")
 CHECKLIST = ROOT / "docs" / "checklist.md"
 #: The number of a row, and its last cell: a test.
 ROW = re.compile(r"^\| (\d+) \|.*\| `(\S+::test_\w+)` \|$", re.MULTILINE)
@@ -94,14 +95,16 @@ class Misfit(Exception):
 
 @click.command()
 @click.option("--jobs", default=2, show_default=True, help="Mutants tried at a time.")
-@click.option("--list", "listed", default="", help="redis, sqlite or checklist.")
+@click.option("--list", "listed", type=click.Choice(LISTED), help="By default all.")
 @click.option("--only", default="", help='Take only mutants like this: "row 7 ".')
 @click.option("--model", is_flag=True, help="Let the model test alone notice.")
-def main(jobs: int, listed: str, only: str, model: bool) -> None:
+def main(jobs: int, listed: str | None, only: str, model: bool) -> None:
     """Report which bugs the tests would let pass; exit with 1 if there are any."""
     console = Console()
-    found = [mutant for mutant in load(listed) if only in mutant.label]
+    found = [mutant for mutant in load(listed or "") if only in mutant.label]
     mutants = [mutant for mutant in found if not (model and mutant.row)]
+    if not mutants:
+        raise click.UsageError("there is no such mutant")
     try:
         for mutant in mutants:
             check(mutant)
@@ -188,7 +191,7 @@ def whole_runs(mutants: list[Mutant]) -> set[tuple[str, tuple[str, ...]]]:
 def fails_without_mutant(run: tuple[str, tuple[str, ...]]) -> str:
     """Return the test that fails although nothing is broken, or nothing."""
     engine, tests = run
-    return run_tests(ROOT / "src", list(tests), engine)
+    return run_tests(ROOT / "src", list(tests), engine, seconds=None)
 
 
 def try_one(mutant: Mutant, *, model: bool) -> Verdict:
@@ -215,7 +218,13 @@ def first_failure(copy: Path, engine: str, stages: list[list[str]]) -> str:
     return ""
 
 
-def run_tests(package: Path, tests: list[str], engine: str) -> str:
+def run_tests(
+    package: Path,
+    tests: list[str],
+    engine: str,
+    *,
+    seconds: float | None = PATIENCE_SECONDS,
+) -> str:
     """Return the name of the first test that fails with *package*, or nothing."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header"]
     command += ["-p", "no:cacheprovider", "-k", selection(engine), *tests]
@@ -233,7 +242,7 @@ def run_tests(package: Path, tests: list[str], engine: str) -> str:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=seconds,
         )
     except subprocess.TimeoutExpired:
         return f"time-out in {' '.join(tests)}"
@@ -251,7 +260,8 @@ def failure_in(output: str) -> str:
         # pytest-timeout ends the process where the test hangs.
         hanging = HANGING.findall(output)
         return f"time-out in {hanging[-1]}" if hanging else "time-out"
-    if found is None:
+    # A file of tests that cannot be imported noticed nothing.
+    if found is None or "::" not in found[1]:
         raise Misfit(f"the tests could not run:\n{output[-2000:]}")
     return found[1]
 
