@@ -29,10 +29,10 @@ from tests.support.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-#: Those whose examples need another place: ordinary code (test_sync_guide.py and
-#: tests/km/test_guide.py), a server (tests/http/test_rest_guide.py), Redis
-#: (tests/runtime/test_shared_guide.py).
-ELSEWHERE = {"sync.md", "kmqueue.md", "rest-api.md", "shared-data.md"}
+#: Those whose examples need another place: ordinary code (test_sync_guide.py,
+#: test_laravel_guide.py and tests/km/test_guide.py), a server
+#: (tests/http/test_rest_guide.py), Redis (tests/runtime/test_shared_guide.py).
+ELSEWHERE = {"sync.md", "kmqueue.md", "laravel.md", "rest-api.md", "shared-data.md"}
 PAGES = [
     DOCS / "index.md",
     *(
