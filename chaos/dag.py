@@ -29,6 +29,10 @@ WAYS = {"single": 4, "steps": 3, "flow": 4, "batch": 2}
 #: The fewest and most jobs of a portion, unless it is a single one.
 STEPS, MEMBERS = (5, 120), (4, 40)
 MAX_PARENTS = 4
+#: The share of portions that a producer begins to add and does not survive; and about
+#: how long it takes to add a job.
+DEATHS = 0.25
+SECONDS_PER_JOB = 0.003
 #: Of how many of the latest jobs those are drawn that a job waits for.
 NEAR = 40
 
@@ -72,6 +76,8 @@ class Portion(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Of a batch: its callbacks, by when they are called.
     callbacks: dict[str, Node] = {}
     allow_failures: bool = False
+    #: The producer is killed this long after it began to add it; 0 for never.
+    dies_after: float = 0.0
 
     @property
     def all_nodes(self) -> Iterator[Node]:
@@ -126,6 +132,10 @@ class _Drawing:
             "batch": self._batch,
         }
         portion = draws[self._chosen(WAYS)](f"p{len(self.portions)}", most)
+        if self._random.random() < DEATHS:
+            longest = SECONDS_PER_JOB * (len(portion.nodes) + 3)
+            dies_after = round(self._random.uniform(0.0, longest), 4)
+            portion = replace(portion, dies_after=dies_after)
         self.portions.append(portion)
         self.count += len(list(portion.all_nodes))
         # Which members of a batch are cancelled is not known, so none waits for them.

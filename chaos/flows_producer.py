@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -37,6 +39,7 @@ class Producer:
         self._copies: dict[str, int] = {}
         for begun in read_journals(Begun, folder, BEGUN):
             self._copies[begun.portion] = begun.copy + 1
+        self._has_begun = set(self._copies)
 
     async def add_all(self, seconds: float) -> None:
         """Add what is left, evenly over *seconds*."""
@@ -55,6 +58,9 @@ class Producer:
         self._copies[portion.key] = copy + (portion.way != "single")
         if portion.way == "single":
             copy = 0
+        if self._may_die(portion):
+            loop = asyncio.get_running_loop()
+            loop.call_later(portion.dies_after, os.kill, os.getpid(), signal.SIGKILL)
         self._begun.write(Begun(portion.key, copy))
         add = getattr(self, f"_add_{portion.way}")
         try:
@@ -65,6 +71,12 @@ class Producer:
         self._ids |= ids
         self._acknowledged.write(Acknowledged(portion.key, copy, ids, flow))
         return True
+
+    def _may_die(self, portion: Portion) -> bool:
+        """Return whether the first who adds it is to be killed meanwhile."""
+        is_first = portion.key not in self._has_begun
+        self._has_begun.add(portion.key)
+        return portion.dies_after > 0 and is_first
 
     async def _add_single(
         self, portion: Portion, copy: int
