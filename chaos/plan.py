@@ -178,13 +178,13 @@ LOSSY_SHARE = 0.6
 DURABLE_SHARE = 0.3
 
 #: Kind of fault → how common it is, and the range of how long it lasts.
-_WORKER_FAULTS = {
+WORKER_FAULTS = {
     "kill": (30.0, (0.0, 0.0)),
     "stop": (24.0, (0.3, 4.0)),
     "terminate": (4.0, (0.0, 0.0)),
     "orphan": (3.0, (0.0, 0.0)),
 }
-_STORE_FAULTS = {
+STORE_FAULTS = {
     "redis": {
         "cut": (12.0, (0.0, 0.0)),
         "drop": (30.0, (0.2, 1.2)),
@@ -221,7 +221,7 @@ _STORE_FAULTS = {
     },
     "sqlite": {"lock": (30.0, (0.2, 4.0)), "checkpoint": (25.0, (0.0, 0.0))},
 }
-ENGINES = tuple(_STORE_FAULTS)
+ENGINES = tuple(STORE_FAULTS)
 
 #: Verb and state of the jobs it is for → how common it is.
 _ORDERS = {
@@ -319,11 +319,11 @@ def _chore(random: Random, key: str) -> Chore:
 
 
 def _faults(random: Random, engine: str, seconds: float) -> list[Fault]:
-    storm = {**_WORKER_FAULTS, **_STORE_FAULTS[engine]}
+    storm = {**WORKER_FAULTS, **STORE_FAULTS[engine]}
     faults: list[Fault] = []
     for at in moments(random, FAULT_SECONDS, seconds):
         is_calm = at % PERIOD_SECONDS > STORM_SECONDS
-        kinds = _WORKER_FAULTS if is_calm else storm
+        kinds = WORKER_FAULTS if is_calm else storm
         if is_calm and random.random() > CALM_SHARE:
             continue
         [kind] = random.choices(list(kinds), [weight for weight, _ in kinds.values()])

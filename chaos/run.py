@@ -83,9 +83,9 @@ class Injector:
         """Inject *faults*; return when the last is over."""
         async with asyncio.TaskGroup() as group:
             async for fault in in_time(faults):
-                group.create_task(self._strike(fault))
+                group.create_task(self.strike(fault))
 
-    async def _strike(self, fault: Fault) -> None:
+    async def strike(self, fault: Fault) -> None:
         self.struck[fault.kind] += 1
         match fault.kind:
             case "kill":

@@ -82,14 +82,20 @@ async def open_gate(connection: Connection, added: Added) -> None:
 
 
 def _behind_gate(connection: Connection, drafts: Sequence[Draft]) -> list[Draft]:
-    """Return *drafts* after a gate, which those wait for that wait for no other."""
+    """
+    Return *drafts* after a gate.
+
+    Those wait for it that wait for no other, or that run although others did not
+    succeed: a job in front of them may be cancelled before all of them were added.
+    """
     shifted = [linked(one, lambda at: at - 1 if at < 0 else at) for one in drafts]
     return [gate(connection), *(map(_gated, shifted))]
 
 
 def _gated(draft: Draft) -> Draft:
     after = draft.spec.after
-    if any(reference < 0 for reference in after):
+    needs_success = draft.on_parent_failure in ("block", "cancel")
+    if needs_success and any(reference < 0 for reference in after):
         return draft
     return replace(draft, spec=replace(draft.spec, after=(*after, -1)))
 

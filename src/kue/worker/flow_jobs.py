@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kue.model.errors import Cancel, StoreError
-from kue.store.values import KeepRequest
+from kue.model.job import State
+from kue.store.values import MAX_BATCH, KeepRequest, PageRequest
 from kue.worker.batches import BATCH, FIRST_FAILURE, end_batch, first_failure
 from kue.worker.lane import Processor
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 GATE = "kue.gate"
 #: The data of a gate that was opened.
 OPEN = {"open": True}
+ABANDONED = "the program that added the flow stopped before it was complete"
 TYPES = frozenset({GATE, BATCH, FIRST_FAILURE})
 
 ROOM, USED = "flows", "used"
@@ -41,7 +43,7 @@ SLOTS = 10
 def processors(store: Store) -> list[Processor]:
     """Return the built-in handlers."""
     return [
-        Processor(GATE, SLOTS, _gate),
+        Processor(GATE, SLOTS, partial(_gate, store)),
         Processor(BATCH, SLOTS, partial(end_batch, store)),
         Processor(FIRST_FAILURE, SLOTS, partial(first_failure, store)),
     ]
@@ -68,7 +70,24 @@ async def handle_when_used(
                 return
 
 
-async def _gate(run: ActiveRun) -> JSON:
+async def _gate(store: Store, run: ActiveRun) -> JSON:
     if run.data != OPEN:
-        raise Cancel("the program that added the flow stopped before it was complete")
+        await _cancel_behind(store, run.id)
+        raise Cancel(ABANDONED)
     return None
+
+
+async def _cancel_behind(store: Store, gate_id: int) -> None:
+    """Cancel what a gate holds back, as some jobs run whatever happens to it."""
+    cursor = None
+    while True:
+        request = PageRequest(State.BLOCKED, limit=MAX_BATCH, cursor=cursor)
+        page = await store.page(request)
+        # A batch ends by itself, with what was added of it.
+        held = [job for job in page.jobs if job.type not in TYPES]
+        ids = [job.id for job in held if gate_id in job.spec.after]
+        if ids:
+            await store.cancel(ids, reason=ABANDONED)
+        cursor = page.cursor
+        if cursor is None:
+            return
