@@ -109,6 +109,21 @@ async def test_a_job_that_keeps_losing_workers_is_failed(store: Store) -> None:
     assert [line.outcome for line in job.history] == ["stalled"] * 3 + ["failed"]
 
 
+@pytest.mark.parametrize("most", [0, 1])
+async def test_a_job_survives_as_many_losses_as_it_says(
+    store: Store, most: int
+) -> None:
+    job_id = await add_one(store, attempts=100, max_stalls=most)
+    now = T0
+    for _ in range(most):
+        now = await lose(store, job_id, now)
+    assert await state_of(store, job_id) is State.WAITING
+
+    await lose(store, job_id, now)
+
+    assert await state_of(store, job_id) is State.FAILED
+
+
 async def test_a_loss_costs_no_attempt(store: Store) -> None:
     """A deploy by kill -9 does not fail a job that has a single attempt."""
     job_id = await add_one(store, attempts=1)

@@ -102,6 +102,23 @@ async def test_where_it_is_and_what_it_tells_is_configured(
     assert cause.debug["causeStackTrace"]
 
 
+async def test_a_queue_may_be_on_the_bus_without_its_events(
+    runtime: Runtime, bus: EventBus, url: str, file_q: Kue
+) -> None:
+    heard, unheard = Heard(), Heard()
+    on(bus, "job_enqueue", heard)
+    on(bus, "job_enqueue", unheard, Addresses("shop"))
+
+    quiet = {"url": url, "root": "shop", "events": False}
+    await runtime.deploy(BY_NAME, config=quiet)
+    await runtime.deploy(BY_NAME, config={"url": url})
+    for count in (1, 2):
+        await file_q.enqueue("email")
+        await heard.hears(count)
+
+    assert unheard.told == []
+
+
 class Guarded(KueVerticle):
     interceptors = (authorised(lambda token: token == "sesame"),)
 
