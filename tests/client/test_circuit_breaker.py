@@ -58,11 +58,11 @@ async def half_open(q: Kue) -> None:
 
 
 async def released(job: JobHandle[Any]) -> Job:
-    """Wait until the job was released, and return it."""
+    """Wait until the job was released (or has ended, after all), and return it."""
 
     async def look() -> Job | None:
         seen = await job.refresh()
-        return seen if seen.releases else None
+        return seen if seen.releases or seen.state.is_final else None
 
     return cast("Job", await eventually(look))
 

@@ -20,6 +20,7 @@ from kue import (
     rate,
 )
 from tests.support.engines import SHARDS, Engine
+from tests.support.jobs import claim
 from tests.support.patience import PATIENCE_SECONDS, eventually
 
 FIVE = LimitRule(concurrency=5)
@@ -188,6 +189,46 @@ async def test_a_job_by_name_counts_against_what_it_names_alone(q: Kue) -> None:
 
     assert await limits_of(q, bare.id) == {}
     assert await limits_of(q, named.id) == {"stripe": ""}
+
+
+# -- beside the limits of a type -----------------------------------------------
+
+
+async def claimed(q: Kue, type: str) -> list[Any]:
+    """Return the data of the jobs that may start now."""
+    return [job.data for job in await claim(q.store, type, now=await q.now())]
+
+
+async def test_a_rate_is_that_of_a_type_or_of_each_value_of_an_argument(q: Kue) -> None:
+    @q.task(limits=[rate("1/h", by="customer")])
+    async def charge(customer: str) -> None: ...
+
+    await q.limit("email", rate=2, per="1h")
+    await q.set_limit("charge.rate.customer", rate("1/h"))
+    await q.enqueue_many("email", range(3))
+    await charge.enqueue_many({"customer": name} for name in ("ann", "ann", "bob"))
+
+    assert await claimed(q, "email") == [0, 1]
+    assert await claimed(q, "charge") == [{"customer": "ann"}, {"customer": "bob"}]
+
+
+async def test_concurrency_is_that_of_a_type_a_group_or_a_value_of_an_argument(
+    q: Kue,
+) -> None:
+    @q.task(limits=[concurrency(1, by="customer")])
+    async def charge(customer: str) -> None: ...
+
+    await q.limit("email", concurrency=2)
+    await q.limit("report", per_key=1)
+    await q.set_limit("charge.concurrency.customer", concurrency(1))
+    await q.enqueue_many("email", range(3))
+    for group in ("north", "north", "south"):
+        await q.enqueue("report", group, group=group)
+    await charge.enqueue_many({"customer": name} for name in ("ann", "ann", "bob"))
+
+    assert await claimed(q, "email") == [0, 1]
+    assert await claimed(q, "report") == ["north", "south"]
+    assert await claimed(q, "charge") == [{"customer": "ann"}, {"customer": "bob"}]
 
 
 def test_ordinary_code_has_the_same_limits(plain_q: Kue) -> None:

@@ -68,13 +68,35 @@ async def ended(
 
 
 async def released(job: JobHandle[Any]) -> Job:
-    """Wait until the job was released, and return it."""
+    """Wait until the job was released (or has ended, after all), and return it."""
 
     async def look() -> Job | None:
         seen = await job.refresh()
-        return seen if seen.releases else None
+        return seen if seen.releases or seen.state.is_final else None
 
     return cast("Job", await eventually(look))
+
+
+def is_true(job: ActiveJob) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("middleware", "kind", "reason"),
+    [
+        (kue.skip_when(is_true), Completed, "is_true was true"),
+        (kue.release_when(is_true, "5m"), Released, "is_true was true"),
+        (kue.window("9:00-10:00", tz="Europe/Berlin"), Released, "outside of 9:00-10"),
+    ],
+    ids=["skip_when", "release_when", "window"],
+)
+async def test_a_run_ends_before_its_handler_is_called(
+    middleware: Middleware, kind: type[Completed | Released], reason: str
+) -> None:
+    ending = await ended(middleware, raised=AssertionError("it was called"))
+
+    assert isinstance(ending, kind)
+    assert ending.reason.startswith(reason)
 
 
 # -- windows -------------------------------------------------------------------

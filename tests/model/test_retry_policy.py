@@ -85,6 +85,27 @@ def test_a_job_runs_at_most_as_often_as_it_may(attempt: int, ending: object) -> 
     assert after_error(running(attempt, spec=spec), OOPS, NOW) == ending
 
 
+def squares(attempt: int) -> float:
+    return 1_000 * attempt**2
+
+
+def test_retries_wait_as_a_list_or_a_function_says() -> None:
+    backoff.register("test: squares", squares)
+    waits = [
+        Spec(max_attempts=9, backoff=backoff.of(["1s", "10s"])),
+        Spec(max_attempts=9, backoff=backoff.named("test: squares")),
+    ]
+
+    endings = [
+        [after_error(running(attempt, spec=spec), OOPS, NOW) for attempt in (1, 2, 3)]
+        for spec in waits
+    ]
+
+    by_list, by_function = endings
+    assert by_list == [Retried(OOPS, delay) for delay in (1_000, 10_000, 10_000)]
+    assert by_function == [Retried(OOPS, delay) for delay in (1_000, 4_000, 9_000)]
+
+
 def test_without_backoff_the_next_attempt_is_at_once() -> None:
     assert after_error(running(spec=Spec(max_attempts=2)), OOPS, NOW) == Retried(
         OOPS, 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Never
+from typing import Any, Never
 
 import pytest
 
@@ -46,6 +46,20 @@ async def test_a_job_with_unlimited_attempts_waits_for_the_next_one(q: Kue) -> N
 
     job = await handle.refresh()
     assert (job.attempts, job.max_attempts, last) == (1, 0, [False])
+
+
+@pytest.mark.parametrize("limit", [{"max_exceptions": 2}, {"retry_until": LONG_AGO}])
+async def test_a_number_of_errors_or_a_time_limits_attempts_as_well(
+    q: Kue, limit: Any
+) -> None:
+    @q.task(attempts="unlimited", backoff=None, **limit)
+    async def send(job: ActiveJob) -> str:
+        if job.attempt <= 2:
+            raise OSError("no route")
+        return "sent"
+
+    with pytest.raises(JobFailed, match="OSError: no route"):
+        await worked(q, await send.enqueue())
 
 
 async def test_the_limit_of_attempts_can_be_lifted_and_set_again(q: Kue) -> None:

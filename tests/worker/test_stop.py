@@ -43,12 +43,18 @@ async def assert_handed_back(handle: JobHandle[Any]) -> None:
     assert job.history[0].reason == "the worker stopped"
 
 
-async def test_what_runs_may_end_and_nothing_more_is_begun(q: Kue, gate: Gate) -> None:
+async def test_what_runs_may_end_and_nothing_more_is_begun(
+    q: Kue, wire: Wire, gate: Gate
+) -> None:
     first, second = await q.enqueue_many("email", range(2))
-    running = asyncio.create_task(q.run(grace=10))
+    running = asyncio.create_task(q.run(grace=PATIENCE_SECONDS))
     await gate.entered.wait()
 
     q.stop()
+    # It still renews its lease, and so has not ended.
+    renewals = wire.times("renew")
+    await until(lambda: running.done() or wire.times("renew") > renewals)
+    assert (await first.refresh()).state is State.ACTIVE
     gate.open.set()
     await running
 

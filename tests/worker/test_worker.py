@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import Any
+from typing import Any, Never
 
 import pytest
 
@@ -12,6 +12,7 @@ from kue import (
     ActiveJob,
     ConfigError,
     JobCancelled,
+    JobFailed,
     JobNotFound,
     Kue,
     LeaseLost,
@@ -323,6 +324,57 @@ async def test_progress_can_be_seen_while_the_job_runs(q: Kue, wire: Wire) -> No
     assert (job.progress, job.progress_data) == (25, {"step": "one"})
 
 
+async def test_the_data_of_the_last_progress_is_kept_with_the_ended_job(
+    q: Kue,
+) -> None:
+    @q.process("email")
+    async def handler(job: ActiveJob) -> None:
+        await job.progress(1, 4, {"page": 1})
+        await job.progress(3, 4, {"page": 3})
+
+    handle = await q.enqueue("email")
+    await worked(q, handle)
+
+    assert (await handle.refresh()).progress_data == {"page": 3}
+
+
+async def test_the_error_of_every_run_is_kept_with_its_stack(q: Kue) -> None:
+    @q.process("email")
+    async def handler(job: ActiveJob) -> Never:
+        raise ValueError(f"oops {job.attempt}")
+
+    handle = await q.enqueue("email", attempts=2)
+    with pytest.raises(JobFailed):
+        await worked(q, handle)
+
+    errors = [entry.error for entry in (await handle.refresh()).history]
+    assert [error and error.summary for error in errors] == [
+        "ValueError: oops 1",
+        "ValueError: oops 2",
+    ]
+    assert all(error and "in handler" in error.stack for error in errors)
+
+
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+@pytest.mark.parametrize(
+    ("limit", "error"),
+    [
+        ("timeout", "RunTimeout"),
+        ("soft_timeout", "SoftTimeout"),
+        ("ttl", "TTLExceeded"),
+    ],
+)
+async def test_a_run_ends_when_one_of_its_time_limits_is_over(
+    q: Kue, limit: str, error: str
+) -> None:
+    q.process("email", Endless())
+    options: Any = {limit: "50ms"}
+    handle = await q.enqueue("email", **options)
+
+    with pytest.raises(JobFailed, match=error):
+        await worked(q, handle)
+
+
 async def test_fences_grow_with_every_run(q: Kue) -> None:
     fences: list[int] = []
 
@@ -355,7 +407,7 @@ async def test_a_delayed_job_starts_when_it_is_due(q: Kue) -> None:
     q.process("email", echo)
 
     async with q.work():
-        handle = await q.enqueue("email", delay=0.3)
+        handle = await q.enqueue("email", delay="300ms")
         await handle.result(timeout=PATIENCE_SECONDS)
 
     job = await handle.refresh()
