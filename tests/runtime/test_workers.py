@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,8 @@ class Peak:
         with self._lock:
             self._now += 1
             self.most = max(self.most, self._now)
+        # Long enough for another to come in, if nothing keeps it out.
+        time.sleep(0.001)
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
