@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
 
 APP = "chaos.flows_app:q"
-KINDS = (supervised(3, APP), supervised(2, APP))
-WORKERS = sum(kind.workers for kind in KINDS)
 #: Engine → the plan of its faults, and its shards.
 ENGINES = {
     "redis": ("redis", 1),
@@ -116,6 +114,8 @@ class Wanted(msgspec.Struct, frozen=True):
     seconds: float
     seed: int
     calm: bool = False
+    #: The worker processes of each supervisor.
+    workers: tuple[int, ...] = (3, 2)
 
     @property
     def faults(self) -> list[Fault]:
@@ -237,7 +237,8 @@ class FlowRun:
         self._store = store
         self._graph: Graph = draw(wanted.nodes, wanted.seed)
         environ = environ_of(stage.url, folder)
-        self._fleet = Fleet(household, folder, environ, KINDS)
+        kinds = [supervised(children, APP) for children in wanted.workers]
+        self._fleet = Fleet(household, folder, environ, kinds)
         add = wanted.seconds * ADD_SHARE
         self._producing = Producing(household, folder, environ, add)
         self._injector = FlowInjector(self._fleet, stage, self._producing)
@@ -266,7 +267,8 @@ class FlowRun:
     async def _until_started(self) -> None:
         self._begin("start", None)
         async with asyncio.timeout(START_SECONDS):
-            while len(await self._store.workers()) < WORKERS:  # noqa: ASYNC110
+            wanted = sum(self._wanted.workers)
+            while len(await self._store.workers()) < wanted:  # noqa: ASYNC110
                 await asyncio.sleep(TICK_SECONDS)
 
     async def _inject_faults(self) -> None:

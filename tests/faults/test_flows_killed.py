@@ -33,7 +33,7 @@ from tests.support.servers import RedisServer
 PLACES = ("sqlite", "redis", "shards")
 SHARDS = 6
 #: `make test` tries each so many-th kill, `make explore` all of them.
-STRIDES = {"sqlite": 2, "redis": 2, "shards": 11}
+STRIDES = {"sqlite": 3, "redis": 3, "shards": 19}
 #: More than a lease, and less than would make anyone think that the store was away.
 LEASE_STEPS, STEP_MS = 8, 2 * SECOND
 #: Types of jobs on all shards.
