@@ -33,7 +33,7 @@ from chaos.flows_app import GRAPH, MENDED, RUNS
 from chaos.flows_producer import ACKNOWLEDGED
 from chaos.journal import read_journals
 from chaos.plan import STORE_FAULTS, WORKER_FAULTS, Fault, moments
-from chaos.processes import Household, send
+from chaos.processes import Household
 from chaos.redis_stage import RedisStage
 from chaos.run import (
     START_SECONDS,
@@ -47,19 +47,19 @@ from chaos.run import (
 from chaos.sqlite_stage import SqliteStage
 from chaos.view import View
 from kue.model.job import UNFINISHED, State
+from kue.store.redis.store import RedisStore
 from kue.worker.flow_jobs import GATE
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from chaos.dag import Graph
     from chaos.stage import Stage
+    from kue import Job
     from kue.store.contract import Store
 
 APP = "chaos.flows_app:q"
-KINDS = (supervised(3, APP), supervised(2, APP))
-WORKERS = sum(kind.workers for kind in KINDS)
 #: Engine → the plan of its faults, and its shards.
 ENGINES = {
     "redis": ("redis", 1),
@@ -114,6 +114,8 @@ class Wanted(msgspec.Struct, frozen=True):
     seconds: float
     seed: int
     calm: bool = False
+    #: The worker processes of each supervisor.
+    workers: tuple[int, ...] = (3, 2)
 
     @property
     def faults(self) -> list[Fault]:
@@ -191,6 +193,16 @@ class Producing:
             self._process.kill()
 
 
+async def end_holds(store: RedisStore) -> None:
+    """Make holds of jobs, which a producer ends when it is done, look an hour old."""
+    db = store._db
+    for keys in db.keys:
+        outbox = keys.of_shard("outbox")
+        for field in await db.client.read(keys.root, "HKEYS", outbox):
+            if field.startswith(b"hold:"):
+                await db.client.read(keys.root, "HSET", outbox, field, 0)
+
+
 class FlowInjector(Injector):
     """Injects faults into the producer as well."""
 
@@ -225,7 +237,8 @@ class FlowRun:
         self._store = store
         self._graph: Graph = draw(wanted.nodes, wanted.seed)
         environ = environ_of(stage.url, folder)
-        self._fleet = Fleet(household, folder, environ, KINDS)
+        kinds = [supervised(children, APP) for children in wanted.workers]
+        self._fleet = Fleet(household, folder, environ, kinds)
         add = wanted.seconds * ADD_SHARE
         self._producing = Producing(household, folder, environ, add)
         self._injector = FlowInjector(self._fleet, stage, self._producing)
@@ -254,7 +267,8 @@ class FlowRun:
     async def _until_started(self) -> None:
         self._begin("start", None)
         async with asyncio.timeout(START_SECONDS):
-            while len(await self._store.workers()) < WORKERS:  # noqa: ASYNC110
+            wanted = sum(self._wanted.workers)
+            while len(await self._store.workers()) < wanted:  # noqa: ASYNC110
                 await asyncio.sleep(TICK_SECONDS)
 
     async def _inject_faults(self) -> None:
@@ -287,18 +301,18 @@ class FlowRun:
     async def _left(self, *, mended: bool) -> tuple[int, int]:
         """Return how many jobs are not as required, and how many can still run."""
         evidence = await self._evidence(mended=mended)
-        gates = [
-            job
-            for job in evidence.jobs
-            if job.type == GATE and job.state is State.DELAYED
-        ]
-        if gates:
-            # Their producers are dead: as if the hour were over.
-            async with kue.Kue(self._stage.direct) as q:
-                for job in gates:
-                    await (await q.get(job.id)).promote()
+        await self._pass_hour(evidence.jobs)
         can_run = sum(job.state in RUNNABLE for job in evidence.jobs)
         return len(list(Account(evidence).misplaced())), can_run
+
+    async def _pass_hour(self, jobs: Sequence[Job]) -> None:
+        """Have what a dead producer left behind end, as it does after an hour."""
+        gates = [one for one in jobs if one.type == GATE and one.state is State.DELAYED]
+        async with kue.Kue(self._stage.direct) as q:
+            for job in gates:
+                await (await q.get(job.id)).promote()
+        if isinstance(self._store, RedisStore):
+            await end_holds(self._store)
 
     async def _evidence(self, *, mended: bool) -> Evidence:
         return Evidence(

@@ -12,7 +12,11 @@ import kue
 from kue import JobCancelled, JobFailed, Kue, State
 from kue.client import batch as batch_module
 from kue.client import flow_enqueue
+from kue.store.values import MoveRequest
 from tests.support.patience import PATIENCE_SECONDS, eventually
+
+#: A time that no test sees, Unix ms.
+FAR = 4_000_000_000_000
 
 
 class Import:
@@ -228,6 +232,24 @@ async def test_failed_jobs_are_retried_and_the_batch_ends_again(
 
     assert (await ended(q, handle))["complete"] == 1
     assert data.calls == [1, ("then", handle.id)]
+
+
+async def test_a_failure_after_a_retry_cancels_what_has_not_started(
+    q: Kue, data: Import
+) -> None:
+    data.broken = {1}
+    calls = [data.load.s(1), data.load.options(delay="1h").s(2)]
+    handle = await kue.batch().catch(data.note.si("caught")).enqueue(calls)
+    with pytest.raises(JobFailed):
+        await ended(q, handle)
+
+    assert await handle.retry_failed() == 2
+    [_, second] = (await q.store.members(handle.id)).jobs
+    await q.store.move(MoveRequest([second.id], State.DELAYED, at=FAR))
+
+    with pytest.raises(JobFailed, match="1 of 2 jobs failed, 1 were cancelled"):
+        await ended(q, handle)
+    assert data.calls == [("caught", None)]
 
 
 async def test_a_large_batch_is_added_in_parts(

@@ -26,8 +26,11 @@ class Killed(BaseException):
 class Life:
     """Counts the writes of a process, and ends it after so many."""
 
-    def __init__(self, writes: int | None = None) -> None:
+    def __init__(
+        self, writes: int | None = None, *, end: Callable[[], None] = lambda: None
+    ) -> None:
         self._left = writes
+        self._end = end
         self.writes = 0
         self._under_way: set[asyncio.Future[Any]] = set()
 
@@ -46,6 +49,7 @@ class Life:
         self._under_way.discard(task)
         self.writes += writes
         if writes and self.is_over:
+            self._end()
             raise Killed
         return reply
 

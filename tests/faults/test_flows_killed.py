@@ -3,277 +3,45 @@
 from __future__ import annotations
 
 import itertools
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-import kue
-from kue import ActiveJob, Kue, State
-from kue.model.job import Ending, Job
-from kue.store.contract import Store
-from kue.store.values import Claim, ClaimRequest, Outcome, PageRequest
-from kue.worker.executor import ending_of, ending_of_result
-from kue.worker.flow_jobs import GATE, TYPES, processors
-from kue.worker.inputs import read_inputs
 from tests.faults.conftest import assert_sound
-from tests.faults.mortal import Killed, Life, bind
-from tests.support.clocked import ClockedStore, OwnTime
-from tests.support.engines import engine_at
+from tests.faults.flow_scenes import SCENES, Scene, live
+from tests.faults.mortal import Life
+from tests.support.engines import Engine, engine_at
 from tests.support.exploring import EXPLORES
-from tests.support.jobs import HOUR, SECOND
 from tests.support.servers import RedisServer
+from tests.support.warm import start
 
-PLACES = ("sqlite", "redis", "shards")
 SHARDS = 6
 #: `make test` tries each so many-th kill, `make explore` all of them.
-STRIDE = 1 if EXPLORES else 7
-#: More than a lease, and less than would make anyone think that the store was away.
-LEASE_STEPS, STEP_MS = 8, 2 * SECOND
-#: Types of jobs on all shards.
-NAMES = ("node-0", "node-1", "node-2", "node-4", "node-5", "node-9", "node-11")
-#: More rounds of work than any flow here needs.
-ROUNDS = 60
+STRIDES = {"sqlite": 3, "redis": 3, "shards": 19}
 
 
-class Driven(ActiveJob):
-    """A run of a job, as far as handlers of flows need one."""
-
-    def __init__(self, job: Job, store: Store) -> None:
-        super().__init__(job, SimpleNamespace())  # type: ignore[arg-type]
-        self.services = SimpleNamespace(store=store)
-
-
-class Process:
-    """A producer and worker in one: its store, its queue, and its life."""
-
-    def __init__(self, scene: Scene, life: Life) -> None:
-        self.name = f"w{next(scene.numbers)}"
-        self.real = scene.new_store()
-        bind(self.real, life)
-        self.store: Any = ClockedStore(self.real, scene.time)
-        self.q = Kue(store=self.store)
-        self.steps = [self._task(name, scene) for name in NAMES]
-        self._own = {one.type: one.handler for one in processors(self.store)}
-        self._scene = scene
-        self._claims = itertools.count(1)
-
-    def _task(self, name: str, scene: Scene) -> kue.Task[..., Any, Any]:
-        @self.q.task(name=name, attempts=1)
-        async def step(given: Any = None, *, label: str) -> str:
-            return scene.run(label, given)
-
-        return step
-
-    async def work(self) -> None:
-        """Run all jobs, and make maintenance, until nothing happens any more."""
-        for _ in range(ROUNDS):
-            jobs = await self._claim()
-            outcomes = [Outcome(job, await self._run(job)) for job in jobs]
-            if outcomes:
-                await self.store.settle(outcomes)
-            tended = await self.store.tend()
-            if not jobs and not tended:
-                return
-        raise AssertionError("the work does not end")
-
-    async def close(self) -> None:
-        with suppress(Killed):
-            await self.q.close()
-        await self.real.close()
-
-    async def _claim(self) -> list[Job]:
-        claim = Claim(self.name, next(self._claims))
-        types = [*NAMES, *sorted(TYPES)]
-        request = ClaimRequest(types, 20, worker=self.name, claim=claim)
-        claimed = await self.store.claim(request)
-        jobs: list[Job] = claimed.jobs
-        return jobs
-
-    async def _run(self, job: Job) -> Ending:
-        run: Any = Driven(job, self.store)
-        try:
-            if job.spec.inputs:
-                await read_inputs(run)
-            await self._scene.check_parents(job)
-            if job.type in self._own:
-                return ending_of_result(await self._own[job.type](run))
-            data: Any = run.data
-            return ending_of_result(self._scene.run(data["label"], data.get("given")))
-        except Exception as exc:
-            return ending_of(run, exc)
-
-
-class Scene:
-    """The jobs of one test, and which handlers were called."""
-
-    def __init__(self, new_store: Callable[[], Store]) -> None:
-        self.new_store = new_store
-        self.time = OwnTime()
-        self.numbers = itertools.count(1)
-        #: Sees everything, and is never killed.
-        self.eye = new_store()
-        self.called: list[str] = []
-        self.is_mended = False
-
-    def run(self, label: str, given: Any) -> str:
-        self.called.append(label)
-        if label == "bad" and not self.is_mended:
-            raise kue.Fail("it is bad")
-        return f"{label}({','.join(given)})" if isinstance(given, list) else label
-
-    async def check_parents(self, job: Job) -> None:
-        """Check that no job is started before those that it waits for have ended."""
-        for parent in await self.eye.get(job.spec.after):
-            if parent is not None and job.on_parent_failure != "only":
-                assert parent.state.is_final, (job.type, parent.state)
-                is_strict = job.on_parent_failure in ("block", "cancel")
-                assert not is_strict or parent.state is State.COMPLETE
-
-    async def jobs(self) -> list[Job]:
-        return (await self.eye.page(PageRequest(limit=100))).jobs
-
-    async def finish(self) -> None:
-        """Have another process do what is left, as time passes."""
-        process = Process(self, Life())
-        for _ in range(LEASE_STEPS):
-            await self.time.pass_(STEP_MS)
-            await process.work()
-        # Only gates of dead producers are left, and those wait for an hour.
-        jobs = await self.jobs()
-        if any(job.type == GATE and not job.state.is_final for job in jobs):
-            await self.time.pass_(HOUR)
-            await process.work()
-        await process.close()
-
-    async def states(self) -> dict[str, State]:
-        """Return the states of all jobs, by label or type; there is one of each."""
-        jobs = await self.jobs()
-        named = [(_label(job), job.state) for job in jobs]
-        assert len(dict(named)) == len(named), named
-        return dict(named)
-
-
-def _label(job: Job) -> str:
-    data = job.data if isinstance(job.data, dict) else {}
-    return str(data.get("label", job.type))
-
-
-Act = Callable[[Process], Awaitable[None]]
-Check = Callable[[Scene], Awaitable[None]]
-
-
-# -- a diamond -----------------------------------------------------------------
-
-
-async def diamond(process: Process) -> None:
-    one, two, three, four, five, *_ = process.steps
-    middle = kue.group(
-        two.s(label="b"), three.s(label="c"), four.s(label="d"), one.s(label="e")
-    )
-    await (one.s(label="a") | middle | five.s(label="z")).enqueue()
-    await process.work()
-
-
-async def check_diamond(scene: Scene) -> None:
-    states = await scene.states()
-    states.pop(GATE, None)
-    if set(states.values()) <= {State.CANCELLED}:
-        # It was not added as a whole, or not at all.
-        assert scene.called == []
-        return
-    assert states == dict.fromkeys("abcdez", State.COMPLETE)
-    [last] = [job for job in await scene.jobs() if _label(job) == "z"]
-    assert last.result == "z(b,c,d,e)"
-
-
-# -- a chain whose middle fails ------------------------------------------------
-
-
-async def chain(process: Process) -> None:
-    one, two, three, four, *_ = process.steps
-    links = one.s(label="a") | two.s(label="bad") | three.s(label="c")
-    flow = links.catch(four.s(label="report"))
-    await flow.enqueue(on_parent_failure="cancel")
-    await process.work()
-
-
-async def check_chain(scene: Scene) -> None:
-    states = await scene.states()
-    states.pop(GATE, None)
-    if set(states.values()) <= {State.CANCELLED}:
-        assert scene.called == []
-        return
-    assert states == {
-        "a": State.COMPLETE,
-        "bad": State.FAILED,
-        "c": State.CANCELLED,
-        "report": State.COMPLETE,
-    }
-
-
-# -- a batch with all callbacks, and a retry -----------------------------------
-
-
-async def batch(process: Process) -> None:
-    one, two, three, four, five, six, seven = process.steps
-    made = kue.batch("import").then(one.si(label="then"))
-    made.catch(two.si(label="catch")).finally_(three.si(label="finally"))
-    members = [four.s(label="a"), five.s(label="bad"), six.s(label="c")]
-    await made.enqueue([*members, seven.s(label="d") | one.si(label="e")])
-    await process.work()
-
-
-async def check_batch(scene: Scene) -> None:
-    states = await scene.states()
-    state = states.pop("kue.batch", None)
-    gate = states.pop(GATE, None)
-    assert states.pop("kue.first-failure", State.COMPLETE).is_final
-    if gate is State.CANCELLED or state is None:
-        # It was not added as a whole; its first jobs may have run.
-        waiting = states.pop("then", State.BLOCKED)
-        assert waiting in (State.BLOCKED, State.CANCELLED)
-        assert all(one.is_final for one in states.values()), states
-        return
-    assert state is State.FAILED
-    assert states.pop("then") is State.BLOCKED
-    assert [states.pop("catch"), states.pop("finally")] == [State.COMPLETE] * 2
-    assert states.pop("bad") is State.FAILED
-    assert states.keys() == set("acde")
-    assert all(one.is_final for one in states.values())
-
-
-SCENES: dict[str, tuple[Act, Check]] = {
-    "diamond": (diamond, check_diamond),
-    "chain": (chain, check_chain),
-    "batch": (batch, check_batch),
-}
-
-
-# -- the tests -----------------------------------------------------------------
-
-
-@pytest.fixture(params=PLACES)
-def new_stores(
-    request: pytest.FixtureRequest, swift: Path
-) -> Callable[[], Callable[[], Store]]:
-    """Return what makes a place for jobs, which is what makes stores on them."""
+@pytest.fixture(params=STRIDES)
+def new_place(request: pytest.FixtureRequest, swift: Path) -> Callable[[], Engine]:
+    """Return what makes a place for jobs that has none."""
     if request.param == "sqlite":
-        return lambda: engine_at(
-            "sqlite", f"sqlite:///{swift}/{uuid.uuid4().hex}.db"
-        ).new_store
+        files = (f"sqlite:///{swift}/{number}.db" for number in itertools.count())
+        return lambda: engine_at("sqlite", next(files))
     server: RedisServer = request.getfixturevalue("redis_server")
     shards = SHARDS if request.param == "shards" else 1
-    return lambda: engine_at("redis", f"{server.url}?shards={shards}").new_store
+    return lambda: engine_at("redis", f"{server.url}?shards={shards}", shards=shards)
+
+
+@pytest.fixture
+def stride(request: pytest.FixtureRequest) -> int:
+    return 1 if EXPLORES else STRIDES[request.node.callspec.params["new_place"]]
 
 
 @asynccontextmanager
-async def scene_at(new_store: Callable[[], Store]) -> AsyncIterator[Scene]:
-    scene = Scene(new_store)
+async def scene_at(place: Engine) -> AsyncIterator[Scene]:
+    scene = Scene(place.new_store)
     try:
         yield scene
         await assert_sound(scene.eye)
@@ -281,30 +49,41 @@ async def scene_at(new_store: Callable[[], Store]) -> AsyncIterator[Scene]:
         await scene.eye.close()
 
 
-async def live(scene: Scene, act: Act, life: Life) -> None:
-    """Have a process act until it is done, or dead."""
-    process = Process(scene, life)
-    try:
-        await act(process)
-    except Killed:
-        await life.until_arrived()
-    finally:
-        await process.close()
-
-
 @pytest.mark.parametrize("name", SCENES)
 async def test_a_flow_whose_process_is_killed_after_any_write_is_finished_by_another(
-    name: str, new_stores: Callable[[], Callable[[], Store]]
+    name: str, new_place: Callable[[], Engine], stride: int
 ) -> None:
     act, check = SCENES[name]
     whole = Life()
-    async with scene_at(new_stores()) as scene:
+    async with scene_at(new_place()) as scene:
         await live(scene, act, whole)
+        await scene.finish()
         await check(scene)
         assert scene.called
 
-    for writes in range(whole.writes % STRIDE, whole.writes, STRIDE):
-        async with scene_at(new_stores()) as scene:
+    for writes in range(whole.writes % stride, whole.writes, stride):
+        async with scene_at(new_place()) as scene:
             await live(scene, act, Life(writes))
             await scene.finish()
             await check(scene)
+
+
+@pytest.mark.parametrize("new_place", ["sqlite", "shards"], indirect=True)
+@pytest.mark.parametrize(("name", "writes"), [("diamond", 9), ("batch", 12)])
+async def test_a_flow_whose_real_process_is_killed_is_finished_by_another(
+    name: str, writes: int, new_place: Callable[[], Engine]
+) -> None:
+    place = new_place()
+    where = (place.settings.url, place.settings.prefix)
+
+    victim = await start("tests.faults.program_flows", *where, name, str(writes))
+    status = await victim.wait()
+    await victim.close()
+
+    assert status == -signal.SIGKILL
+    _, check = SCENES[name]
+    async with scene_at(place) as scene:
+        assert await scene.jobs()
+        scene.is_blind = True
+        await scene.finish()
+        await check(scene)

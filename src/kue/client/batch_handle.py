@@ -155,7 +155,9 @@ class BatchHandle:
         tags = tuple(tag for tag in batch.tags if tag != CANCELLED)
         await store.update([Change(self.id, tags=tags)])
         number = await retry_members(store, self.id)
-        if number and batch.state.is_final:
+        # An earlier retry may have been cut short after all jobs, and before the batch.
+        is_due = number or batch.state is not State.COMPLETE
+        if is_due and batch.state.is_final:
             await store.move(MoveRequest([self.id], State.WAITING))
         return number
 

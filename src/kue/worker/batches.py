@@ -30,6 +30,8 @@ BATCH = "kue.batch"
 FIRST_FAILURE = "kue.first-failure"
 #: A tag of batches whose members are not to run any more.
 CANCELLED = "cancelled"
+#: Why members are cancelled that have not started.
+FAILED = "another job of its batch failed"
 #: How long a batch waits for members that were retried: first, and at most.
 FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 0.5, 30.0
 #: Ids after its own where a first failure looks for its batch, before it searches.
@@ -74,6 +76,9 @@ async def end_batch(store: Store, run: ActiveRun) -> JSON:
     [counts] = await store.flow_counts([run.id])
     if counts.unfinished:
         # Some were retried by hand.
+        if counts.failed and _was_retried(run.job) and not options.allow_failures:
+            # The job for the first failure has run before.
+            await cancel_members(store, run.id, FAILED)
         delay = FIRST_LOOK_SECONDS * 2 ** min(run.job.releases, 10)
         reason = f"{counts.unfinished:,} of its jobs have not ended"
         raise Release(min(delay, MAX_LOOK_SECONDS), reason=reason)
@@ -97,7 +102,7 @@ async def first_failure(store: Store, run: ActiveRun) -> JSON:
     if batch is None:
         raise Cancel("its batch is gone")
     if not BatchOptions.of(batch).allow_failures:
-        await cancel_members(store, batch.id, "another job of its batch failed")
+        await cancel_members(store, batch.id, FAILED)
     async for members in member_pages(store, batch.id):
         for job in members:
             if job.state is State.FAILED:
@@ -160,6 +165,10 @@ def summary(counts: FlowCounts) -> str:
     """Return how the members of a batch ended, as a sentence."""
     cancelled = f", {counts.cancelled:,} were cancelled" if counts.cancelled else ""
     return f"{counts.failed:,} of {counts.total:,} jobs failed{cancelled}"
+
+
+def _was_retried(batch: Job) -> bool:
+    return any(one.outcome == "restarted" for one in batch.history)
 
 
 async def _is_cancelled(store: Store, job_id: int) -> bool:
