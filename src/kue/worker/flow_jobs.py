@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kue.model.errors import Cancel, StoreError
 from kue.store.values import KeepRequest
+from kue.worker.batch_progress import PROGRESS, report_progress
 from kue.worker.batches import BATCH, FIRST_FAILURE, end_batch, first_failure
 from kue.worker.lane import Processor
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 GATE = "kue.gate"
 #: The data of a gate that was opened.
 OPEN = {"open": True}
-TYPES = frozenset({GATE, BATCH, FIRST_FAILURE})
+TYPES = frozenset({GATE, BATCH, FIRST_FAILURE, PROGRESS})
 
 ROOM, USED = "flows", "used"
 #: When a worker without lanes for these jobs first reads whether there may be some,
@@ -44,6 +45,7 @@ def processors(store: Store) -> list[Processor]:
         Processor(GATE, SLOTS, _gate),
         Processor(BATCH, SLOTS, partial(end_batch, store)),
         Processor(FIRST_FAILURE, SLOTS, partial(first_failure, store)),
+        Processor(PROGRESS, SLOTS, partial(report_progress, store)),
     ]
 
 
