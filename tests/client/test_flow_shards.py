@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import kue
-from kue import Kue
+from kue import Kue, State
 from kue.store.contract import Store
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, eventually
 
 #: Enough for jobs on each of four shards.
 NAMES = [f"step {number}" for number in range(8)]
@@ -69,3 +69,33 @@ async def test_a_batch_across_shards_ends_once_with_its_callbacks(q: Kue) -> Non
 
     assert (result["total"], result["complete"]) == (80, 80)
     assert set(called) == {batch.id}
+
+
+@pytest.mark.parametrize("engine", ["redis-shards", "redis-cluster"], indirect=True)
+async def test_a_batch_across_shards_calls_before_and_while_its_jobs_end(
+    q: Kue,
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    @q.task
+    async def look(batch_id: int) -> None:
+        progress = await q.batch(batch_id).progress()
+        seen.append((progress.done, progress.total))
+
+    tasks = steps(q)
+    batch = kue.batch().before(look.s()).progress(look.s())
+    await batch.enqueue(task.s(number) for number in range(3) for task in tasks)
+
+    async with q.work():
+        await eventually(lambda: is_seen(seen, (24, 24)))
+        await eventually(lambda: is_complete(q, "kue.progress"))
+
+    assert seen[0] == (0, 24)
+
+
+async def is_seen(seen: list[tuple[int, int]], figures: tuple[int, int]) -> bool:
+    return figures in seen
+
+
+async def is_complete(q: Kue, type: str) -> bool:
+    return await q.count(State.COMPLETE, type) == 1

@@ -29,7 +29,8 @@ from kue.client.flow_enqueue import LinkedAdd, calls_of, gate, open_gate
 from kue.client.sync.flow_handles import SyncBatchHandle
 from kue.model.backoff import exponential
 from kue.model.job import id_at
-from kue.store.values import MAX_BATCH
+from kue.store.values import MAX_BATCH, Change
+from kue.worker.batch_progress import PROGRESS, ProgressReports
 from kue.worker.batches import BATCH, FIRST_FAILURE, BatchOptions
 from kue.worker.flow_jobs import GATE, use_flow_jobs
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 #: The first failure and the batch itself survive an outage of the store.
 _OWN_OPTIONS = {"attempts": 100, "backoff": exponential("1s", max="1m", jitter=0.5)}
+#: A batch may be retried for as long as it is kept; then its progress goes on.
+_PROGRESS_OPTIONS = {**_OWN_OPTIONS, "retention": "7d"}
 
 
 class BatchBuilder:
@@ -53,12 +56,33 @@ class BatchBuilder:
     def __init__(self, name: str = "", *, allow_failures: bool = False) -> None:
         self.name = name
         self.allow_failures = allow_failures
+        self._before: list[Signature[Any]] = []
+        self._progress: list[Signature[Any]] = []
         self._then: list[Signature[Any]] = []
         self._catch: list[Signature[Any]] = []
         self._finally: list[Signature[Any]] = []
 
     def __repr__(self) -> str:
         return f"<BatchBuilder {self.name!r}>"
+
+    def before(self, call: Signature[Any]) -> Self:
+        """
+        Run *call* with the id of the batch, once all of it is stored; jobs wait for it.
+
+        If it fails, the jobs are cancelled and the batch fails.
+        """
+        self._before.append(call)
+        return self
+
+    def progress(self, call: Signature[Any]) -> Self:
+        """
+        Run *call* with the id of the batch after jobs have ended, and at the end.
+
+        Jobs that end within half a second, or before an earlier call has started, have
+        one call together.
+        """
+        self._progress.append(call)
+        return self
 
     def then(self, call: Signature[Any]) -> Self:
         """Run *call* with the id of the batch, once all jobs have succeeded."""
@@ -79,8 +103,9 @@ class BatchBuilder:
         """
         Store a batch of *calls*: signatures, flows or drafts; from async code.
 
-        Up to about 490 jobs are added in one atomic step.  Of more, the first run while
-        the others are added; callbacks run when all have ended.
+        Up to about 490 jobs are added in one atomic step, unless there are callbacks
+        for `before` or `progress`.  Of more, the first run while the others are added;
+        callbacks run when all have ended.
 
         Raises:
             TypeError, ValueError: Something given makes no sense.
@@ -106,7 +131,8 @@ class BatchBuilder:
     def _queue_of(self, calls: Iterator[Call]) -> tuple[Kue, Iterator[Call]]:
         """Return the queue of the batch, and all *calls*."""
         head = list(islice(calls, 1))
-        for call in (*self._then, *self._catch, *self._finally, *head):
+        before = (*self._before, *self._progress)
+        for call in (*before, *self._then, *self._catch, *self._finally, *head):
             queue = getattr(call, "queue", None)
             if queue is not None:
                 return queue, chain(head, calls)
@@ -121,11 +147,13 @@ class BatchBuilder:
         await connection.subscriptions.ready()
         groups = map(drafts_of, calls)
         first, is_all = _first_groups(groups)
-        head = self._head(connection, is_gated=False, has_members=bool(first))
-        whole = [*head.drafts, *head.joined(first, len(head.drafts))]
-        is_atomic = is_all and len(calls_of(whole)) == 1
-        if is_atomic and not connection.store.spans_shards(one.type for one in whole):
-            return await _send(connection, head, [whole])
+        # Those get the id of the batch before the gate is opened.
+        if is_all and not self._before and not self._progress:
+            head = self._head(connection, is_gated=False, has_members=bool(first))
+            whole = [*head.drafts, *head.joined(first, len(head.drafts))]
+            types = {one.type for one in whole}
+            if len(calls_of(whole)) == 1 and not connection.store.spans_shards(types):
+                return await _send(connection, head, [whole])
         head = self._head(connection, is_gated=True, has_members=True)
         return await _send(connection, head, _chunks(head, chain(first, groups)))
 
@@ -138,12 +166,13 @@ class BatchBuilder:
         held = tuple(range(-1, -1 - len(drafts), -1))
         if is_watched:
             drafts.append(_own(connection, FIRST_FAILURE, None, held, "only"))
-        options = BatchOptions(self.name, self.allow_failures, is_gated, is_watched)
+        watch = len(drafts) if is_watched else None
+        drafts += [_behind_gate(_with_id(call, 0), watch) for call in self._before]
         after = tuple(range(-1, -1 - len(drafts), -1))
+        options = BatchOptions(self.name, self.allow_failures, is_gated, is_watched)
         data = msgspec.to_builtins(options)
         drafts.append(_own(connection, BATCH, data, after, "run"))
         number = len(drafts)
-        watch = number - 1 if is_watched else None
         if watch is not None:
             drafts += [_callback(call, watch, passes_id=False) for call in self._catch]
         # A failed batch may be retried: what follows its success waits for that.
@@ -152,7 +181,17 @@ class BatchBuilder:
             replace(_callback(call, number), on_parent_failure="run")
             for call in self._finally
         ]
-        return BatchHead(drafts, number, watch, self.allow_failures)
+        if self._progress:
+            data = self._reports(0)
+            own = connection.draft(PROGRESS, data, dict(_PROGRESS_OPTIONS))
+            drafts.append(_behind_gate(own, None))
+        return BatchHead(drafts, number, watch, self, options)
+
+    def _reports(self, batch_id: int) -> JSON:
+        keys = (f"{PROGRESS} {batch_id} {n}" for n in range(len(self._progress)))
+        drafts = (_with_id(call, batch_id) for call in self._progress)
+        calls = [_one_at_a_time(*pair) for pair in zip(drafts, keys, strict=True)]
+        return ProgressReports(batch_id, calls).to_json()
 
 
 def batch(name: str = "", *, allow_failures: bool = False) -> BatchBuilder:
@@ -172,15 +211,38 @@ class BatchHead(NamedTuple):
     #: The numbers of the batch, and of the job that runs at the first failure.
     batch: int
     watch: int | None
-    allow_failures: bool
+    builder: BatchBuilder
+    options: BatchOptions
+
+    @property
+    def before(self) -> range:
+        """The numbers of the callbacks that members wait for."""
+        return range(self.batch - len(self.builder._before), self.batch)
 
     def joined(self, groups: Iterable[list[Draft]], start: int) -> Iterator[Draft]:
         """Yield the drafts of members, of which the first has number *start* + 1."""
         waiting = [self.batch] if self.watch is None else [self.batch, self.watch]
         before = tuple(-number for number in waiting)
+        after = tuple(-number for number in self.before)
         for drafts in groups:
-            yield from joined(drafts, start, flow=-self.batch, before=before)
+            yield from joined(
+                drafts, start, flow=-self.batch, before=before, after=after
+            )
             start += len(drafts)
+
+    def ids_in_data(self, ids: Sequence[int]) -> list[Change]:
+        """Return what is written into the head once the *ids* of its jobs are known."""
+        builder, batch = self.builder, ids[self.batch - 1]
+        before = [ids[number - 1] for number in self.before]
+        changes = [
+            Change(job_id, data=_with_id(call, batch).spec.data)
+            for job_id, call in zip(before, builder._before, strict=True)
+        ]
+        options = replace(self.options, before=tuple(before))
+        if builder._progress:
+            options = replace(options, progress=ids[-1])
+            changes.append(Change(options.progress, data=builder._reports(batch)))
+        return [*changes, Change(batch, data=msgspec.to_builtins(options))]
 
 
 async def _send(
@@ -198,6 +260,9 @@ async def _send(
         await adding.cancel("the batch could not be added as a whole")
         raise
     if head.drafts[0].type == GATE:
+        ids = [one.id for one in adding.added[: len(head.drafts)]]
+        if head.builder._before or head.builder._progress:
+            await connection.store.update(head.ids_in_data(ids))
         await open_gate(connection, adding.added[0])
     return BatchHandle(connection, adding.added[head.batch - 1].id)
 
@@ -208,7 +273,7 @@ async def _add_members(
     """Add some drafts of a batch, the first jobs of which may have failed already."""
     known, watch = len(adding.added), head.watch
     watch_id = adding.added[watch - 1].id if watch and watch <= known else None
-    await add_watched(adding, drafts, watch_id, goes_on=head.allow_failures)
+    await add_watched(adding, drafts, watch_id, goes_on=head.options.allow_failures)
 
 
 def _first_groups(groups: Iterator[list[Draft]]) -> tuple[list[list[Draft]], bool]:
@@ -250,3 +315,23 @@ def _callback(call: Signature[Any], parent: int, *, passes_id: bool = True) -> D
     inputs = {name: id_at(position) if passes_id else position} if name else {}
     after = (*draft.spec.after, -parent)
     return replace(draft, spec=replace(draft.spec, after=after, inputs=inputs))
+
+
+def _with_id(call: Signature[Any], batch_id: int) -> Draft:
+    """Return a callback with the id of the batch as its first argument."""
+    name, data = call.bound(takes_result=call.takes_result)
+    return call.calls.link_draft({name: batch_id, **data} if name else data, name)
+
+
+def _one_at_a_time(draft: Draft, key: str) -> Draft:
+    """Return a callback that is not added again before it has started."""
+    if draft.unique is not None:
+        return draft
+    return replace(draft, unique=key, unique_until="start")
+
+
+def _behind_gate(draft: Draft, watch: int | None) -> Draft:
+    """Return a draft behind the gate, whose failure *watch* is notified of."""
+    spec = replace(draft.spec, after=(*draft.spec.after, -1))
+    before = () if watch is None else (-watch,)
+    return replace(draft, spec=spec, before=before, on_parent_failure="cancel")

@@ -20,6 +20,7 @@ from kue.worker.batches import (
     CANCELLED,
     BatchOptions,
     cancel_members,
+    cancel_not_started,
     retry_members,
 )
 
@@ -127,7 +128,9 @@ class BatchHandle:
         options = BatchOptions.of(batch)
         watch = options.watch_of(batch)
         before = (self.id,) if watch is None else (self.id, watch)
-        drafts = _all_joined(map(drafts_of, calls), flow=self.id, before=before)
+        drafts = _all_joined(
+            map(drafts_of, calls), flow=self.id, before=before, after=options.before
+        )
         adding = LinkedAdd(self._connection)
         with suppress(FirstFailure):
             while chunk := list(islice(drafts, MAX_BATCH)):
@@ -142,7 +145,10 @@ class BatchHandle:
         store = self._connection.store
         if not batch.state.is_final and CANCELLED not in batch.tags:
             await store.update([Change(self.id, tags=(*batch.tags, CANCELLED))])
-        await cancel_members(store, self.id, reason or "its batch was cancelled")
+        reason = reason or "its batch was cancelled"
+        if before := BatchOptions.of(batch).before:
+            await cancel_not_started(store, await store.get(before), reason)
+        await cancel_members(store, self.id, reason)
 
     async def retry_failed(self) -> int:
         """
@@ -154,7 +160,8 @@ class BatchHandle:
         store = self._connection.store
         tags = tuple(tag for tag in batch.tags if tag != CANCELLED)
         await store.update([Change(self.id, tags=tags)])
-        number = await retry_members(store, self.id)
+        before = BatchOptions.of(batch).before
+        number = await retry_members(store, self.id, before)
         # An earlier retry may have been cut short after all jobs, and before the batch.
         is_due = number or batch.state is not State.COMPLETE
         if is_due and batch.state.is_final:
@@ -222,20 +229,44 @@ def drafts_of(call: Call) -> list[Draft]:
 
 
 def joined(
-    drafts: list[Draft], start: int, *, flow: int | None, before: tuple[int, ...]
+    drafts: list[Draft],
+    start: int,
+    *,
+    flow: int | None,
+    before: tuple[int, ...],
+    after: tuple[int, ...] = (),
 ) -> Iterator[Draft]:
     """Yield *drafts* as members; the first is number *start* + 1 of all drafts."""
     for draft in drafts:
         moved = linked(draft, lambda at: at - start if at < 0 else at)
-        yield replace(moved, flow=flow, before=before)
+        yield replace(_held(moved, after), flow=flow, before=before)
+
+
+def _held(draft: Draft, after: tuple[int, ...]) -> Draft:
+    """Return a draft that waits for *after*, unless it waits for another member."""
+    spec, policy = draft.spec, draft.on_parent_failure
+    if not after or any(reference < 0 for reference in spec.after):
+        return draft
+    if spec.after and policy in ("run", "only"):
+        raise ValueError(
+            f"a job of a batch with before(…) cannot wait for others with "
+            f"on_parent_failure={policy!r}: it would not wait for that callback to "
+            "succeed"
+        )
+    spec = replace(spec, after=(*spec.after, *after))
+    return replace(draft, spec=spec, on_parent_failure="cancel")
 
 
 def _all_joined(
-    groups: Iterable[list[Draft]], *, flow: int | None, before: tuple[int, ...]
+    groups: Iterable[list[Draft]],
+    *,
+    flow: int | None,
+    before: tuple[int, ...],
+    after: tuple[int, ...] = (),
 ) -> Iterator[Draft]:
     start = 0
     for drafts in groups:
-        yield from joined(drafts, start, flow=flow, before=before)
+        yield from joined(drafts, start, flow=flow, before=before, after=after)
         start += len(drafts)
 
 

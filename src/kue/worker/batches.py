@@ -4,6 +4,7 @@ Batches in the store: how one ends, and what is done to all of its members.
 A batch is a job of the type ``kue.batch`` that waits for its members, which are its
 flow.  It ends as they did.  A second job, ``kue.first-failure``, waits for the same
 members and runs only when one of them fails; the batch waits for that one, too.
+Callbacks before the batch are jobs that all members wait for.
 """
 
 from __future__ import annotations
@@ -16,9 +17,16 @@ import msgspec
 from kue.model.errors import Cancel, Fail, Release
 from kue.model.job import UNFINISHED, State
 from kue.store.values import MAX_BATCH, MoveRequest, PageRequest, Result
+from kue.worker import batch_progress
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping
+    from collections.abc import (
+        AsyncIterator,
+        Collection,
+        Iterable,
+        Mapping,
+        Sequence,
+    )
 
     from kue.model.job import Job
     from kue.model.payload import JSON
@@ -48,6 +56,10 @@ class BatchOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Whether the first job that it waits for is a gate, and the next a first failure.
     has_gate: bool = False
     has_watch: bool = False
+    #: The callbacks that its members wait for.
+    before: tuple[int, ...] = ()
+    #: The job that reports its progress; 0 if none does.
+    progress: int = 0
 
     @classmethod
     def of(cls, batch: Job) -> BatchOptions:
@@ -74,6 +86,7 @@ async def end_batch(store: Store, run: ActiveRun) -> JSON:
     """Handle a batch whose members have ended: it ends as they did."""
     options = BatchOptions.of(run.job)
     [counts] = await store.flow_counts([run.id])
+    await batch_progress.wake(store, options.progress)
     if counts.unfinished:
         # Some were retried by hand.
         if counts.failed and _was_retried(run.job) and not options.allow_failures:
@@ -86,6 +99,8 @@ async def end_batch(store: Store, run: ActiveRun) -> JSON:
         raise Cancel(f"the batch was cancelled: {summary(counts)}")
     if options.has_gate and await _is_cancelled(store, run.job.spec.after[0]):
         raise Fail("the program that added the batch stopped before it was complete")
+    for job in await _unsuccessful(store, options.before):
+        raise Fail(f"job {job.id}, which was to run before it, {_ended(job)}")
     if counts.complete < counts.total and not options.allow_failures:
         raise Fail(summary(counts))
     return {
@@ -101,7 +116,11 @@ async def first_failure(store: Store, run: ActiveRun) -> JSON:
     batch = await _batch_of(store, run.id)
     if batch is None:
         raise Cancel("its batch is gone")
-    if not BatchOptions.of(batch).allow_failures:
+    options = BatchOptions.of(batch)
+    for job in await _unsuccessful(store, options.before):
+        # No member runs.
+        return job.id
+    if not options.allow_failures:
         await cancel_members(store, batch.id, FAILED)
     async for members in member_pages(store, batch.id):
         for job in members:
@@ -113,14 +132,27 @@ async def first_failure(store: Store, run: ActiveRun) -> JSON:
 async def cancel_members(store: Store, batch_id: int, reason: str) -> None:
     """Cancel the members of a batch that have not started."""
     async for members in member_pages(store, batch_id):
-        ids = [job.id for job in members if job.state in NOT_STARTED]
-        if ids:
-            await store.cancel(ids, reason=reason)
+        await cancel_not_started(store, members, reason)
 
 
-async def retry_members(store: Store, batch_id: int) -> int:
-    """Requeue the members of a batch that did not succeed; return how many."""
+async def cancel_not_started(
+    store: Store, jobs: Iterable[Job | None], reason: str
+) -> None:
+    """Cancel those of *jobs* that have not started."""
+    ids = [job.id for job in jobs if job is not None and job.state in NOT_STARTED]
+    if ids:
+        await store.cancel(ids, reason=reason)
+
+
+async def retry_members(store: Store, batch_id: int, before: Sequence[int]) -> int:
+    """
+    Requeue the members of a batch that did not succeed; return how many.
+
+    They wait for the jobs *before* the batch, which are tried again first.
+    """
     states = (State.FAILED, State.CANCELLED)
+    if before:
+        await store.move(MoveRequest(before, State.WAITING, states=states))
     number = 0
     linked: dict[int, tuple[int, ...]] = {}
     async for members in member_pages(store, batch_id):
@@ -169,6 +201,17 @@ def summary(counts: FlowCounts) -> str:
 
 def _was_retried(batch: Job) -> bool:
     return any(one.outcome == "restarted" for one in batch.history)
+
+
+async def _unsuccessful(store: Store, ids: Sequence[int]) -> list[Job]:
+    """Return the jobs that failed or were cancelled; of those that are removed none."""
+    jobs = await store.get(ids) if ids else []
+    bad = (State.FAILED, State.CANCELLED)
+    return [job for job in jobs if job is not None and job.state in bad]
+
+
+def _ended(job: Job) -> str:
+    return "failed" if job.state is State.FAILED else "was cancelled"
 
 
 async def _is_cancelled(store: Store, job_id: int) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kue.model.errors import Cancel, StoreError
 from kue.model.job import State
 from kue.store.values import MAX_BATCH, KeepRequest, PageRequest
+from kue.worker.batch_progress import PROGRESS, report_progress
 from kue.worker.batches import BATCH, FIRST_FAILURE, end_batch, first_failure
 from kue.worker.lane import Processor
 
@@ -30,7 +31,7 @@ GATE = "kue.gate"
 #: The data of a gate that was opened.
 OPEN = {"open": True}
 ABANDONED = "the program that added the flow stopped before it was complete"
-TYPES = frozenset({GATE, BATCH, FIRST_FAILURE})
+TYPES = frozenset({GATE, BATCH, FIRST_FAILURE, PROGRESS})
 
 ROOM, USED = "flows", "used"
 #: When a worker without lanes for these jobs first reads whether there may be some,
@@ -46,6 +47,7 @@ def processors(store: Store) -> list[Processor]:
         Processor(GATE, SLOTS, partial(_gate, store)),
         Processor(BATCH, SLOTS, partial(end_batch, store)),
         Processor(FIRST_FAILURE, SLOTS, partial(first_failure, store)),
+        Processor(PROGRESS, SLOTS, partial(report_progress, store)),
     ]
 
 

@@ -489,6 +489,8 @@ class Worker:
         paused = {pause.type for pause in pauses if pause.worker is None}
         if None in paused:
             return True
+        if waiting & flow_jobs.TYPES:
+            self._on_flow()
         served = {lane.type for lane in self._lanes}
         served |= {one.type for one in self._unserved(waiting)}
         if waiting & served - paused:
