@@ -50,6 +50,11 @@ class BackgroundTasks:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    def cancel(self) -> None:
+        """Cancel what is left, without waiting."""
+        for task in tuple(self._tasks):
+            task.cancel()
+
     async def close(self) -> None:
         """Cancel what is left and wait until it is gone."""
         await cancel_all(tuple(self._tasks))

@@ -31,6 +31,7 @@ from kue.client.sync import SyncKue
 from kue.client.worker_runner import RunMethods
 from kue.model import settings as settings_
 from kue.model.connections import FAILOVER
+from kue.model.errors import ConfigError
 from kue.model.events import Event, Kind
 from kue.model.settings import Settings
 from kue.store import PRIVATE, scheme_of, store_for
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from kue.client.bulk_enqueue import OnAdded
+    from kue.model.clock import TimeSource
     from kue.model.job import Draft
     from kue.model.payload import JSON
     from kue.store.contract import Store
@@ -69,10 +71,12 @@ class Kue(
         url: Where jobs are kept; else $KUE_URL, $REDIS_URL, or ``./kue.db``.  Or all
             settings, ready-made.
         store: A custom store instead of the one the URL names.
+        clock: The time by which jobs are due, for tests: see `kue.testing.Clock`.
         settings: See `kue.model.settings.Settings`; each has a KUE_* variable.
 
     Raises:
-        ConfigError: A setting is unknown or makes no sense.
+        ConfigError: A setting is unknown or makes no sense; or *clock* is given, and
+            the store has its own, as Redis does.
     """
 
     def __init__(
@@ -80,18 +84,21 @@ class Kue(
         url: str | Settings | None = None,
         *,
         store: Store | None = None,
+        clock: TimeSource | None = None,
         **settings: Any,
     ) -> None:
         if isinstance(url, Settings):
             known = url
         else:
             known = settings_.load(url=url, **settings)
+        #: The clock that it was given.
+        self.clock = clock
         #: The name by which `kue.connect` knows it.
         self.connection_name: str | None = None
         self._is_given = store is not None
         self._handlers = HandlerRegistry()
         self._hooks = Hooks()
-        self._connection = self._connect(store, known)
+        self._connection = self._connect(store, known, clock)
         self._workers: set[Worker] = set()
         self._sync = SyncKue(self)
 
@@ -136,10 +143,15 @@ class Kue(
         twin._sync = SyncKue(twin)
         return twin
 
-    def _connect(self, store: Store | None, settings: Settings) -> Connection:
-        if not self._is_given and scheme_of(settings.url) == FAILOVER:
+    def _connect(
+        self, store: Store | None, settings: Settings, clock: TimeSource | None = None
+    ) -> Connection:
+        if store is not None and clock is not None:
+            raise ConfigError("give a store or a clock: a store has its own clock")
+        is_failover = not self._is_given and scheme_of(settings.url) == FAILOVER
+        if is_failover and clock is None:
             return FailoverConnection.of(settings.url, self._hooks)
-        store = store or store_for(settings)
+        store = store or store_for(settings, clock)
         if settings.url == inline_connection.URL:
             return InlineConnection(store, settings, self._handlers, self._hooks)
         return Connection(store, settings)
@@ -157,6 +169,7 @@ class Kue(
         other = connect(name)
         queue = copy(self)
         queue.connection_name, queue._is_given = name, other._is_given
+        queue.clock = other.clock
         queue._connection = queue._connect(other.store, other.settings)
         queue._workers = set()
         queue._sync = SyncKue(queue)

@@ -59,6 +59,10 @@ class Callbacks:
     def add(self, kind: Kind, callback: Callback) -> None:
         self._by_kind.setdefault(kind, []).append(callback)
 
+    def add_all(self, others: Callbacks) -> None:
+        for kind, callbacks in others._by_kind.items():
+            self._by_kind.setdefault(kind, []).extend(callbacks)
+
     def remove(self, kind: Kind, callback: Callback | None) -> None:
         """Forget one callback of *kind*, or with None all of them."""
         kept = [

@@ -74,6 +74,20 @@ class Arguments:
             raise TypeError(f"{self._name}(): {exc}") from None
         return self._data(bound)
 
+    def bind_some(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        """
+        Return a part of a call as data.
+
+        Raises:
+            TypeError: The function has no such parameters.
+        """
+        try:
+            return self._data(self._signature.bind_partial(*args, **kwargs).arguments)
+        except TypeError as exc:
+            raise TypeError(f"{self._name}(): {exc}") from None
+
     def _data(self, bound: dict[str, Any]) -> dict[str, Any]:
         """Return bound arguments as data; those of ``**kwargs`` are members, too."""
         others: dict[str, Any] = {}

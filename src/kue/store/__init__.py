@@ -10,6 +10,7 @@ from kue.model.settings import DEFAULT_PREFIX
 from kue.store import null_store
 
 if TYPE_CHECKING:
+    from kue.model.clock import TimeSource
     from kue.model.settings import Settings
     from kue.store.contract import Store
 
@@ -20,12 +21,13 @@ PRIVATE = ("memory", "sync", "null")
 _IN_MEMORY = "memory://"
 
 
-def store_for(settings: Settings) -> Store:
+def store_for(settings: Settings, clock: TimeSource | None = None) -> Store:
     """
     Return the store of *settings*; nothing is opened yet.
 
     Raises:
         ConfigError: The URL names no engine or is malformed; the message lists forms.
+            Or the engine cannot use a *clock*.
     """
     scheme = scheme_of(settings.url)
     # Each engine is imported only when it is used: a worker on SQLite needs no redis.
@@ -33,7 +35,7 @@ def store_for(settings: Settings) -> Store:
     if is_job_process or settings.url == null_store.URL:
         return cast("Store", null_store.NullStore())
     if settings.url in ("sync://", "null://"):
-        return _named_memory(settings.url)
+        return _named_memory(settings.url, clock)
     if scheme == "sqlite" and settings.prefix != DEFAULT_PREFIX:
         raise ConfigError(
             f"the prefix {settings.prefix!r} is for keys in Redis, and would not keep "
@@ -42,8 +44,14 @@ def store_for(settings: Settings) -> Store:
     if scheme in ("sqlite", "memory"):
         from kue.store.sqlite.store import SqliteStore
 
-        return SqliteStore.from_url(settings.url, budget=settings.budget)
+        return SqliteStore.from_url(settings.url, clock, budget=settings.budget)
     if scheme in _REDIS or scheme in _CLUSTER:
+        if clock is not None:
+            raise ConfigError(
+                f"{_shown(settings.url)} cannot use a clock of this program: Redis has "
+                "its own, which all clients share; use memory:// or sqlite:///…, or "
+                "kue.testing.fake(q, clock=clock)"
+            )
         from kue.store.redis.store import RedisStore
 
         return RedisStore(settings)
@@ -60,12 +68,12 @@ def store_for(settings: Settings) -> Store:
     )
 
 
-def _named_memory(url: str) -> Store:
+def _named_memory(url: str, clock: TimeSource | None) -> Store:
     from kue.store.discarding_store import DiscardingStore
     from kue.store.sqlite.store import SqliteStore
 
     kind = DiscardingStore if url == "null://" else SqliteStore
-    store = kind.from_url(_IN_MEMORY)
+    store = kind.from_url(_IN_MEMORY, clock)
     store.name = url
     return store
 

@@ -64,6 +64,8 @@ class Heartbeat:
         self._on_overdue = on_overdue
         #: Whether this worker may claim jobs, by the last reply.
         self.may_claim = False
+        #: Whether there was a reply yet.
+        self.is_answered = False
         #: When the last confirmed heartbeat was sent, by our own clock.
         self._renewed_at = time.monotonic()
 
@@ -195,6 +197,7 @@ class Heartbeat:
     def _apply(self, asked: list[Job], reply: HeartbeatReply) -> None:
         lost = set(reply.lost)
         self.may_claim = not reply.paused
+        self.is_answered = True
         for lane in self._context.lanes:
             if reply.paused:
                 lane.pause()

@@ -164,6 +164,34 @@ class Worker:
     def _unsettled(self) -> int:
         return sum(lane.unsettled for lane in self._lanes)
 
+    @property
+    def done(self) -> int:
+        """How many runs of the program's own jobs have ended."""
+        return sum(lane.done for lane in self._own_lanes)
+
+    @property
+    def types(self) -> list[str]:
+        """The types, or queues, that it serves."""
+        return [lane.type for lane in self._own_lanes]
+
+    @property
+    def _own_lanes(self) -> list[Lane]:
+        return [one for one in self._lanes if not one.type.startswith(RESERVED)]
+
+    async def is_quiet(self) -> bool:
+        """Return whether it has nothing to do until time passes or jobs are added."""
+        heartbeat = self._heartbeat
+        if heartbeat is None or not heartbeat.is_answered:
+            return False
+        is_paused = not heartbeat.may_claim
+        for lane in self._lanes:
+            if lane.is_busy or lane.unsettled or not (lane.is_idle or is_paused):
+                return False
+        served = {lane.type for lane in self._lanes} | flow_jobs.TYPES
+        if not is_paused and await self._store.wait([*served], 0):
+            return False
+        return await self._reporter.is_done()
+
     async def until_stopping(self) -> None:
         """Wait until it was asked to stop."""
         await self._stopping.wait()
@@ -474,9 +502,7 @@ class Worker:
         """Whether as many runs have begun as `max_jobs` allows."""
         most = self._options.max_jobs
         # Jobs of Kue itself do not count.
-        begun = sum(
-            lane.begun for lane in self._lanes if not lane.type.startswith(RESERVED)
-        )
+        begun = sum(lane.begun for lane in self._own_lanes)
         return most is not None and begun >= most
 
     async def _is_drained(self) -> bool:

@@ -29,7 +29,7 @@ from kue.store.sqlite.disk_reserve import DiskReserve
 from kue.store.sqlite.verb_transaction import Transaction
 
 if TYPE_CHECKING:
-    from kue.model.clock import Clock
+    from kue.model.clock import TimeSource
     from kue.store.sqlite.file_url import FileLocation
 
 logger = logging.getLogger(__name__)
@@ -206,7 +206,7 @@ class WriterThread(DatabaseThread):
         self,
         location: FileLocation,
         budget: float,
-        clock: Clock,
+        clock: TimeSource,
         on_commit: OnCommit,
     ) -> None:
         super().__init__(location, budget, "writer")

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from kue.aio.loop_calls import hand_over
+from kue.model.clock import MovableClock
 from kue.model.errors import StoreRefused
 from kue.store.sqlite.change_watcher import ChangeWatcher
 from kue.store.sqlite.db_threads import ReaderThread, ThreadCall, WriterThread
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from kue.model.clock import Clock
+    from kue.model.clock import TimeSource
     from kue.store.sqlite.file_url import FileLocation
     from kue.store.sqlite.verb_transaction import Transaction
 
@@ -93,7 +94,9 @@ class DatabaseThreads:
     A store in memory has one connection and therefore one thread for writes and reads.
     """
 
-    def __init__(self, location: FileLocation, clock: Clock, budget: float) -> None:
+    def __init__(
+        self, location: FileLocation, clock: TimeSource, budget: float
+    ) -> None:
         self.waiters = Waiters()
         self.subscribers = Subscribers()
         self.location = location
@@ -104,6 +107,8 @@ class DatabaseThreads:
         self._reader: ReaderThread | None = None
         self._watcher: ChangeWatcher | None = None
         self._pid = 0
+        if isinstance(clock, MovableClock):
+            clock.on_move(self._wake_all)
 
     def write(
         self,
@@ -188,5 +193,8 @@ class DatabaseThreads:
 
     def _after_change(self, db: sqlite3.Connection) -> None:
         # Another process wrote something: all must check again.
-        self.waiters.notify(set(), {EVERY})
+        self._wake_all()
         self.subscribers.deliver_new(db)
+
+    def _wake_all(self) -> None:
+        self.waiters.notify(set(), {EVERY})

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
 
-from kue.model.clock import Clock, SystemClock
+from kue.model.clock import MovableClock, SystemClock, TimeSource
 from kue.model.errors import StoreError, StoreFull
 from kue.model.job import State
 from kue.model.settings import LEASE_MS
@@ -143,7 +143,7 @@ class SqliteStore(Store):
 
     @classmethod
     def from_url(
-        cls, url: str, clock: Clock | None = None, *, budget: int = BUDGET_MS
+        cls, url: str, clock: TimeSource | None = None, *, budget: int = BUDGET_MS
     ) -> SqliteStore:
         """
         Return the store at ``sqlite:///relative.db``, ``sqlite:////abs.db``, ``memory://``.
@@ -169,12 +169,15 @@ class SqliteStore(Store):
         )
 
     async def close(self) -> None:
-        if not self._is_owner:
-            return
         try:
-            await asyncio.to_thread(self._engine.stop)
+            await asyncio.to_thread(self.stop)
         except RuntimeError:
             # An exiting interpreter starts no more threads; nothing else waits then.
+            self.stop()
+
+    def stop(self) -> None:
+        """Do as `close` does, blocking."""
+        if self._is_owner:
             self._engine.stop()
 
     def twin(self) -> Self:
@@ -257,8 +260,10 @@ class SqliteStore(Store):
                 self._last_pass = last
             if not is_due:
                 return MaintenanceResult(quiet=True, elsewhere=last != self._last_pass)
+        # A clock that is set by a program differs from the machine's, and may.
+        is_own = now is None and not isinstance(self._clock, MovableClock)
         result: MaintenanceResult = await self._write(
-            now, maintenance.tend, limit, keep, lease, now is None
+            now, maintenance.tend, limit, keep, lease, is_own
         )
         self._last_pass = await self._read(workers.last_pass)
         fired, has_more = await self._fire(limit, now)
