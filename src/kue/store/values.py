@@ -482,6 +482,8 @@ class Change(msgspec.Struct, frozen=True):
     job_id: int
     #: Encoded (`msgspec.Raw`) or plain JSON.
     data: JSON | msgspec.UnsetType = msgspec.UNSET
+    #: Whether that is sealed: `Spec.sealed`.
+    sealed: int = 0
     priority: int | msgspec.UnsetType = msgspec.UNSET
     tags: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     max_attempts: int | msgspec.UnsetType = msgspec.UNSET
