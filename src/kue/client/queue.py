@@ -34,6 +34,7 @@ from kue.model.connections import FAILOVER
 from kue.model.events import Event, Kind
 from kue.model.settings import Settings
 from kue.store import PRIVATE, scheme_of, store_for
+from kue.store.sealed_store import sealed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -139,7 +140,7 @@ class Kue(
     def _connect(self, store: Store | None, settings: Settings) -> Connection:
         if not self._is_given and scheme_of(settings.url) == FAILOVER:
             return FailoverConnection.of(settings.url, self._hooks)
-        store = store or store_for(settings)
+        store = sealed(store or store_for(settings), settings)
         if settings.url == inline_connection.URL:
             return InlineConnection(store, settings, self._handlers, self._hooks)
         return Connection(store, settings)

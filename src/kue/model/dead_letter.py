@@ -9,6 +9,7 @@ import msgspec
 from kue.model.draft import draft
 from kue.model.job import UNKNOWN_ERROR, Draft, Error, Job, JobTerms
 from kue.model.payload import JSON
+from kue.model.sealed_payload import Sealed
 
 #: A dead letter has the data of the job, which may be as long as is allowed, and more.
 MAX_LETTER = 1 << 30
@@ -39,7 +40,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             job_id=job.id,
             type=job.type,
-            data=job.data,
+            # One that cannot be opened is forwarded as it is, to be opened later.
+            data=job.data.envelope if isinstance(job.data, Sealed) else job.data,
             # The job itself has the stack, for as long as it is kept.
             error=Error(error.kind, error.message),
             attempts=job.attempts,

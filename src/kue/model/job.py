@@ -178,7 +178,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     address_id: str | None = None
     #: The task, of a job in a queue with another name.
     task: str | None = None
-    #: `SEALED` if its payloads are, `OPENED` once they were opened: see
+    #: `SEALED` if its payloads are, `OPENED` or more once they were opened: see
     #: `kue.model.sealed_payload`.
     sealed: int = 0
 
