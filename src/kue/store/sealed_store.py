@@ -95,7 +95,8 @@ class SealedStore:
     """A store as the contract has it; verbs without payloads are the engine's."""
 
     def __init__(self, store: Store, sealer: Sealer, accepts_plain: bool) -> None:
-        self._store = store
+        #: The store itself, which has the envelopes.
+        self.engine = store
         self._sealer = sealer
         self._accepts_plain = accepts_plain
         if not sealer.is_active:
@@ -103,12 +104,12 @@ class SealedStore:
                 setattr(self, verb, getattr(store, verb))
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_store":
+        if name == "engine":
             raise AttributeError(name)
-        return getattr(self._store, name)
+        return getattr(self.engine, name)
 
     def twin(self) -> Store:
-        twin = SealedStore(self._store.twin(), self._sealer, self._accepts_plain)
+        twin = SealedStore(self.engine.twin(), self._sealer, self._accepts_plain)
         return cast("Store", twin)
 
     # -- producing -------------------------------------------------------------
@@ -125,7 +126,7 @@ class SealedStore:
         for attempt in range(_RESERVATIONS):
             made = await self._sealed_drafts(drafts, now)
             try:
-                return await self._store.add(
+                return await self.engine.add(
                     made, producer=producer, seq=seq, durable=durable, now=now
                 )
             except IdNotReserved:
@@ -146,7 +147,7 @@ class SealedStore:
         ids: dict[int, int] = {}
         if named:
             types = [drafts[at].type for at in named]
-            reserved = await self._store.reserve(types, now=now)
+            reserved = await self.engine.reserve(types, now=now)
             ids = dict(zip(named, reserved, strict=True))
         made = list(drafts)
         for at in wanted:
@@ -179,13 +180,13 @@ class SealedStore:
     ) -> bool:
         stored = None
         if expected is not None:
-            known = await self._store.schedules(schedule.name)
+            known = await self.engine.schedules(schedule.name)
             stored = next(
                 (x for x in known if self._shown_schedule(x) == expected), None
             )
             if stored is None:
                 return False
-        return await self._store.schedule(
+        return await self.engine.schedule(
             self._sealed_schedule(schedule), expected=stored
         )
 
@@ -204,7 +205,7 @@ class SealedStore:
         return replace(schedule, draft=replace(draft, spec=spec))
 
     async def schedules(self, name: str | None = None) -> list[Schedule]:
-        return [self._shown_schedule(one) for one in await self._store.schedules(name)]
+        return [self._shown_schedule(one) for one in await self.engine.schedules(name)]
 
     def _shown_schedule(self, schedule: Schedule) -> Schedule:
         draft, spec = schedule.draft, schedule.draft.spec
@@ -223,15 +224,15 @@ class SealedStore:
     # -- running ---------------------------------------------------------------
 
     async def claim(self, request: ClaimRequest, *, now: int | None = None) -> Claimed:
-        return self._started(await self._store.claim(request, now=now))
+        return self._started(await self.engine.claim(request, now=now))
 
     async def stand_by(self, request: ClaimRequest, *, timeout: float) -> Claimed:
-        return self._started(await self._store.stand_by(request, timeout=timeout))
+        return self._started(await self.engine.stand_by(request, timeout=timeout))
 
     async def settle(
         self, outcomes: Sequence[Outcome], *, now: int | None = None
     ) -> list[Result]:
-        return await self._store.settle(list(map(self._ended, outcomes)), now=now)
+        return await self.engine.settle(list(map(self._ended, outcomes)), now=now)
 
     async def cycle(
         self,
@@ -241,7 +242,7 @@ class SealedStore:
         now: int | None = None,
     ) -> tuple[list[Result], Claimed]:
         ended = list(map(self._ended, outcomes))
-        results, claimed = await self._store.cycle(ended, request, now=now)
+        results, claimed = await self.engine.cycle(ended, request, now=now)
         return results, self._started(claimed)
 
     def _started(self, claimed: Claimed) -> Claimed:
@@ -276,7 +277,7 @@ class SealedStore:
 
     async def _sealed_jobs(self, job_ids: Iterable[int]) -> dict[int, Job]:
         """Return those of the jobs that are sealed, by id, as they are stored."""
-        found = await self._store.get(list(dict.fromkeys(job_ids)))
+        found = await self.engine.get(list(dict.fromkeys(job_ids)))
         return {job.id: job for job in found if job is not None and job.spec.sealed}
 
     # -- progress, steps and signals -------------------------------------------
@@ -292,10 +293,10 @@ class SealedStore:
             else one
             for one in updates
         ]
-        return await self._store.progress(made, now=now)
+        return await self.engine.progress(made, now=now)
 
     async def steps(self, job_id: int) -> JobSteps:
-        found = await self._store.steps(job_id)
+        found = await self.engine.steps(job_id)
         values = [
             *(step.result for step in found.steps),
             *(signal.data for signal in found.signals),
@@ -328,14 +329,14 @@ class SealedStore:
     ) -> Result:
         if job.spec.sealed:
             result = self._seal(job, f"step:{name}", result)
-        return await self._store.record_step(
+        return await self.engine.record_step(
             job, name, result, duration=duration, now=now
         )
 
     async def receive(
         self, job: Job, signal: str, number: int, *, now: int | None = None
     ) -> Step | Result | None:
-        found = await self._store.receive(job, signal, number, now=now)
+        found = await self.engine.receive(job, signal, number, now=now)
         if not job.spec.sealed or found is None or isinstance(found, str):
             return found
         return self._shown_step(job.id, found)
@@ -351,7 +352,7 @@ class SealedStore:
         for job in (await self._sealed_jobs([job_id])).values():
             data = self._seal(job, f"signal:{signal.name}", signal.data)
             signal = replace(signal, data=data)
-        return await self._store.signal(job_id, signal, created_at=created_at, now=now)
+        return await self.engine.signal(job_id, signal, created_at=created_at, now=now)
 
     # -- changing --------------------------------------------------------------
 
@@ -359,7 +360,7 @@ class SealedStore:
         self, changes: Sequence[Change], *, now: int | None = None
     ) -> list[Result]:
         touched = [one.job_id for one in changes if _touches_data(one)]
-        found = await self._store.get(list(dict.fromkeys(touched))) if touched else []
+        found = await self.engine.get(list(dict.fromkeys(touched))) if touched else []
         jobs = {job.id: job for job in found if job is not None}
         made = [
             self._sealed_change(one, jobs[one.job_id])
@@ -367,7 +368,7 @@ class SealedStore:
             else one
             for one in changes
         ]
-        return await self._store.update(made, now=now)
+        return await self.engine.update(made, now=now)
 
     def _sealed_change(self, change: Change, job: Job) -> Change:
         data, least = change.data, protection_of(job.spec)
@@ -389,16 +390,16 @@ class SealedStore:
     # -- reading ---------------------------------------------------------------
 
     async def get(self, job_ids: Sequence[int]) -> list[Job | None]:
-        found = await self._store.get(job_ids)
+        found = await self.engine.get(job_ids)
         return [job and self._shown(job) for job in found]
 
     async def page(self, request: PageRequest) -> Page:
-        return self._shown_page(await self._store.page(request))
+        return self._shown_page(await self.engine.page(request))
 
     async def members(
         self, flow: int, *, limit: int = 50, cursor: str | None = None
     ) -> Page:
-        page = await self._store.members(flow, limit=limit, cursor=cursor)
+        page = await self.engine.members(flow, limit=limit, cursor=cursor)
         return self._shown_page(page)
 
     # It reads pages of this store.
@@ -442,7 +443,7 @@ class SealedStore:
     async def watch(
         self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000
     ) -> AsyncIterator[Events]:
-        async with self._store.watch(job_ids, buffer=buffer) as events:
+        async with self.engine.watch(job_ids, buffer=buffer) as events:
             yield _OpenedEvents(self, events)
 
     def shown_event(self, event: Event) -> Event:
