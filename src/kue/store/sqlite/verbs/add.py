@@ -135,7 +135,8 @@ class _Batch:
                 return self._replace(draft, held) or held
         if not self._insert(draft, job_id):
             return REFUSED
-        self._last_id = max(self._last_id, job_id)
+        if given.id is None:
+            self._last_id = job_id
         return Added(job_id, True, self._tx.now)
 
     def _reserved(self, job_id: int) -> int:
