@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -479,6 +480,20 @@ async def test_a_dead_letter_of_a_missing_key_is_replayed_once_the_key_is_back(
     assert (job.state, job.result) == (State.COMPLETE, SECRET)
 
 
+async def test_a_dead_letter_of_an_encrypted_job_is_never_plain(memory: Make) -> None:
+    reader = memory(payload_keys=[NEW])
+
+    @reader.task(attempts=1, dead_letter="dead")
+    async def pay(text: str) -> None:
+        raise ValueError("no")
+
+    await memory(NEW).enqueue("pay", {"text": SECRET})
+    await failing(reader)
+
+    [letter] = (await memory().find(type="dead")).jobs
+    assert isinstance(letter.data, Sealed)
+
+
 async def test_a_batch_and_its_watching_job_are_sealed(memory: Make) -> None:
     q = memory(NEW)
     seen: list[Any] = []
@@ -496,6 +511,20 @@ async def test_a_batch_and_its_watching_job_are_sealed(memory: Make) -> None:
     assert (done["complete"], sorted(seen)) == (3, [0, 1, 2])
     page = await q.store.engine.page(PageRequest())  # type: ignore[attr-defined]
     assert all(job.spec.sealed for job in page.jobs)
+
+
+def test_blocking_calls_are_sealed_as_well(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/kue.db"
+    q = Kue(url, payload_keys=[NEW], payload_protection="sign")
+    stranger = Kue(url)
+    q.process("echo", lambda job: job.data)
+    handle = q.sync.enqueue("echo", SECRET)
+    q.sync.run(burst=True, signals=False)
+
+    assert handle.result() == SECRET
+    assert isinstance(stranger.sync.get(handle.id).job.data, Sealed)  # type: ignore[union-attr]
+    for one in (q, stranger):
+        one.sync.close()
 
 
 async def test_jobs_of_a_sync_queue_are_sealed_too() -> None:
