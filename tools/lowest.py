@@ -11,6 +11,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 #: Tools that need newer packages than Kue does; Makefile leaves their tests out.
@@ -24,7 +25,7 @@ def bounds() -> dict[str, str]:
     """Return the lower bounds of what Kue needs, as exact versions."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     found: dict[str, str] = {}
-    for text in project["dependencies"]:
+    for text in _needed(project):
         match = _BOUND.fullmatch(text)
         if match is None:
             raise SystemExit(f"{text!r} in pyproject.toml has no lower bound")
@@ -43,7 +44,13 @@ def names() -> list[str]:
     """Return what to install: what Kue needs, and what its tests need."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     tools = set(project["dependency-groups"]["dev"]) - NEWER
-    return [*project["project"]["dependencies"], *sorted(tools)]
+    return [*_needed(project["project"]), *sorted(tools)]
+
+
+def _needed(project: dict[str, Any]) -> list[str]:
+    """Return what Kue needs, that of its extras included."""
+    extras = project["optional-dependencies"].values()
+    return [*project["dependencies"], *(text for extra in extras for text in extra)]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,6 @@ install() {
     "$environment/bin/python" -m pip install -qq --disable-pip-version-check "$@"
 }
 # Built packages only: a machine for tests need not have a compiler.
-install --only-binary hiredis,msgspec,setproctitle,uvloop \
+install --only-binary cryptography,hiredis,msgspec,setproctitle,uvloop \
     --constraint "$environment/constraints.txt" --requirement "$environment/names.txt"
 install --no-deps --no-build-isolation --editable .

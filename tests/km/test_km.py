@@ -20,6 +20,7 @@ from kue.km import (
     gen_back_up_queue_name,
 )
 from kue.model.job import Job
+from kue.model.payload_keys import new_key
 from tests.support.patience import PATIENCE_SECONDS, eventually
 
 QUEUES = ("worker1_queue", "worker2_queue:safe")
@@ -600,3 +601,24 @@ async def _a_moment(q: Kue) -> None:
         return await q.store.now() >= until
 
     await eventually(is_later)
+
+
+def test_a_sealed_task_is_popped_by_whoever_has_the_key_and_a_plain_one_fails(
+    tmp_path: Path,
+) -> None:
+    url, key = f"sqlite:///{tmp_path}/kue.db", new_key("k")
+    q = Kue(url, payload_keys=[key], payload_protection="sign")
+    stranger = Kue(url)
+    with built(stranger) as plain:
+        plain.get_task_queue(SAFE).push_task(Task(SAFE, data="forged"))
+    with built(q) as manager:
+        safe = manager.get_task_queue(SAFE)
+        safe.push_task(Task(SAFE, data="mine"))
+
+        assert pop(safe).data == "mine"
+
+    [refused] = stranger.sync.find(state=State.FAILED).jobs
+    assert refused.error is not None
+    assert refused.error.kind == "PayloadRefused"
+    for one in (q, stranger):
+        one.sync.close()

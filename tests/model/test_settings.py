@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from kue.model.errors import ConfigError
+from kue.model.payload_keys import PayloadKey
 from kue.model.settings import DAY_MS, Keep, Settings, load
+
+KEY = f"k:{'A' * 43}="
+READ_KEY = PayloadKey.read(KEY)
 
 
 def test_nothing_said_means_a_file_beside_you() -> None:
@@ -52,6 +56,10 @@ def test_redis_url_is_the_second_choice() -> None:
         ("KUE_MAX_STALLS", "0", "max_stalls", 0),
         ("KUE_DEAD_LETTER", "dead", "dead_letter", "dead"),
         ("KUE_WEBHOOK_SECRET", "s3", "webhook_secret", "s3"),
+        ("KUE_PAYLOAD_KEYS", f"{KEY}  {KEY}", "payload_keys", (READ_KEY, READ_KEY)),
+        ("KUE_PAYLOAD_PROTECTION", "sign", "payload_protection", "sign"),
+        ("KUE_ACCEPT_PLAIN", "yes", "accept_plain", True),
+        ("KUE_COMPRESS_OVER", "4KiB", "compress_over", 4096),
     ],
 )
 def test_every_setting_has_a_variable(
@@ -65,6 +73,34 @@ def test_every_setting_is_tried_above() -> None:
     tried = {row[2] for row in marker.args[1]}
 
     assert tried | {"url"} == set(Settings.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("given", "bytes"),
+    [(0, 0), (100, 100), ("100", 100), ("1 KiB", 1024), ("2MiB", 2 * 1024 * 1024)],
+)
+def test_a_size_is_bytes_or_has_a_unit(given: object, bytes: int) -> None:
+    assert load({}, compress_over=given).compress_over == bytes
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (
+            "compress_over",
+            "4KB",
+            "a number of bytes, or a text such as 4KiB, not '4KB'",
+        ),
+        ("compress_over", -1, "compress_over must be at least 0"),
+        ("payload_protection", "AES", "must be sign or encrypt, not 'AES'"),
+        ("payload_keys", ["k:short"], "kue key new prints one"),
+    ],
+)
+def test_settings_of_payloads_are_checked(
+    field: str, value: object, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load({}, **{field: value})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kue.model.job import Retried, State
+from kue.model.job import SEALED, Retried, State
 from kue.store.contract import Store
 from kue.store.values import MAX_BATCH, Change, RemoveRequest, Result
 from tests.support.jobs import (
@@ -88,6 +88,19 @@ async def test_data_may_become_nothing(store: Store, data: object) -> None:
     shown = (await get_one(store, job_id)).data
     assert shown == data
     assert type(shown) is type(data)
+
+
+async def test_whether_data_is_sealed_changes_with_the_data_alone(
+    store: Store,
+) -> None:
+    job_id = await add_one(store, "email", data=1)
+    for fields, sealed in [
+        ({"data": "x", "sealed": SEALED}, SEALED),
+        ({"tags": ("a",)}, SEALED),
+        ({"data": "y"}, 0),
+    ]:
+        assert await change(store, job_id, **fields) is Result.DONE
+        assert (await get_one(store, job_id)).spec.sealed == sealed
 
 
 async def test_a_new_priority_gives_a_waiting_job_a_new_place(store: Store) -> None:

@@ -27,8 +27,8 @@ __all__ = ["main"]
 #: Each is in the module of the same name.
 COMMANDS = (
     *("alert", "batch", "bench", "bus", "circuit", "completion", "connections"),
-    *("dashboard", "demo", "doctor", "failed", "flow", "job", "limit", "queue", "run"),
-    *("schedule", "tag", "token", "top", "up"),
+    *("dashboard", "demo", "doctor", "failed", "flow", "job", "key", "limit", "queue"),
+    *("run", "schedule", "tag", "token", "top", "up"),
     *("user", "worker", "workers"),
 )
 

@@ -19,7 +19,8 @@ from kue.model.errors import (
     StoreUnavailable,
 )
 from kue.model.events import Event, Kind
-from kue.model.job import FINAL, PROMOTABLE, UNKNOWN_ERROR, State
+from kue.model.job import FINAL, PROMOTABLE, SEALED, UNKNOWN_ERROR, State
+from kue.model.sealed_payload import readable, refusal_of
 from kue.store.reply_errors import check, check_reply
 from kue.store.values import (
     Added,
@@ -161,6 +162,7 @@ class JobHandle(Generic[T_co]):
         Raises:
             JobFailed, JobCancelled: It ended that way.
             JobNotFound: It was removed.
+            PayloadRefused: It is sealed with a key that this queue does not have.
             TimeoutError: It did not end within *timeout*; it goes on.
             Whatever the reader raises for a result that it does not expect.
         """
@@ -184,6 +186,8 @@ class JobHandle(Generic[T_co]):
             if job is None:
                 # It ended, and remove_on_complete left nothing to read.
                 if event.kind is Kind.COMPLETE:
+                    if self._job is not None and self._job.spec.sealed == SEALED:
+                        raise refusal_of(self._job.spec)
                     return self._converted(event.detail.get("result"))
                 raise JobNotFound(self.id)
             # It may have been requeued before we read it.
@@ -199,6 +203,7 @@ class JobHandle(Generic[T_co]):
         return self._converted(job.result)
 
     def _converted(self, result: JSON) -> T_co:
+        readable(result, f"the result of job {self.id}")
         if self._reader is None:
             # The creator of the handle declared that its result is JSON.
             return cast("T_co", result)

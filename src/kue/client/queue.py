@@ -35,6 +35,7 @@ from kue.model.errors import ConfigError
 from kue.model.events import Event, Kind
 from kue.model.settings import Settings
 from kue.store import PRIVATE, scheme_of, store_for
+from kue.store.sealed_store import sealed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -151,7 +152,7 @@ class Kue(
         is_failover = not self._is_given and scheme_of(settings.url) == FAILOVER
         if is_failover and clock is None:
             return FailoverConnection.of(settings.url, self._hooks)
-        store = store or store_for(settings, clock)
+        store = sealed(store or store_for(settings, clock), settings)
         if settings.url == inline_connection.URL:
             return InlineConnection(store, settings, self._handlers, self._hooks)
         return Connection(store, settings)

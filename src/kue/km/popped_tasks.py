@@ -16,8 +16,10 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kue.aio.tasks import cancel_all
-from kue.model.job import BY_HAND, Released
+from kue.model.job import BY_HAND, SEALED, Failed, Released
+from kue.model.sealed_payload import refusal_of
 from kue.model.version import version
+from kue.store.codec import error_of
 from kue.store.values import Claim, ClaimRequest, Outcome, Result
 from kue.worker.heartbeat import Heartbeat
 from kue.worker.maintenance import Maintenance
@@ -146,6 +148,9 @@ class PoppedTasks:
         if not claimed.jobs:
             return None
         [job] = claimed.jobs
+        if job.spec.sealed == SEALED:
+            await self.finish(job, Failed(error_of(refusal_of(job.spec))))
+            return None
         self._popped[job.id] = Popped(job)
         return job
 

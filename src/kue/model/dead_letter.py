@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from kue.model.draft import draft
-from kue.model.job import UNKNOWN_ERROR, Draft, Error, Job, JobTerms
+from kue.model.job import OPENED, UNKNOWN_ERROR, Draft, Error, Job, JobTerms
 from kue.model.payload import JSON
+from kue.model.sealed_payload import Sealed
 
 #: A dead letter has the data of the job, which may be as long as is allowed, and more.
 MAX_LETTER = 1 << 30
@@ -39,7 +41,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             job_id=job.id,
             type=job.type,
-            data=job.data,
+            # One that cannot be opened is forwarded as it is, to be opened later.
+            data=job.data.envelope if isinstance(job.data, Sealed) else job.data,
             # The job itself has the stack, for as long as it is kept.
             error=Error(error.kind, error.message),
             attempts=job.attempts,
@@ -58,7 +61,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     def forwarded(self, type: str, *, unique: str, seconds: float) -> Draft:
         """Return the job that is added for it; *unique* is its key for *seconds*."""
-        return draft(
+        made = draft(
             type,
             msgspec.to_builtins(self),
             max_data=MAX_LETTER,
@@ -66,6 +69,11 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
             unique_for=seconds,
             parent=self.job_id,
         )
+        # As strongly protected as the job, whose data it has.
+        sealed = self.options.get("spec", {}).get("sealed", 0)
+        if sealed < OPENED:
+            return made
+        return replace(made, spec=replace(made.spec, sealed=sealed))
 
     def replayed(self) -> Draft:
         """
@@ -78,15 +86,13 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         spec = {**terms.pop("spec", {}), "data": self.data}
         made = msgspec.convert({**terms, "type": self.type, "spec": spec}, Draft)
         encoded = msgspec.Raw(msgspec.json.encode(self.data))
-        return msgspec.structs.replace(
-            made, spec=msgspec.structs.replace(made.spec, data=encoded)
-        )
+        return replace(made, spec=replace(made.spec, data=encoded))
 
 
 def _draft_of(job: Job) -> Draft:
     """Return a draft of the same job, due at once and without a past."""
     terms = {name: getattr(job, name) for name in JobTerms.__struct_fields__}
-    terms["spec"] = msgspec.structs.replace(
+    terms["spec"] = replace(
         job.spec, delay=0, at=None, after=(), address_id=None, retry_until=None
     )
     return Draft(**terms)

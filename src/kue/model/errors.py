@@ -34,6 +34,10 @@ class BadPayload(KueError, ValueError):
         self.field = field
 
 
+class PayloadRefused(KueError, ValueError):
+    """A payload is not signed or encrypted as it must be, or its key is missing."""
+
+
 class JobError(KueError):
     """Something is wrong with one particular job."""
 

@@ -35,6 +35,8 @@ FAILED_PARENT = -1
 #: A new job may make this many others wait for it.
 MAX_BEFORE = 100
 MAX_TAGS = 50
+#: `Spec.sealed`, as it is stored, and of a job whose payloads this process has opened.
+SEALED, OPENED = 1, 2
 
 
 def id_at(position: int) -> int:
@@ -176,6 +178,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     address_id: str | None = None
     #: The task, of a job in a queue with another name.
     task: str | None = None
+    #: `SEALED` if its payloads are, `OPENED` or more once they were opened: see
+    #: `kue.model.sealed_payload`.
+    sealed: int = 0
 
 
 class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +232,8 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
 class Draft(JobTerms, frozen=True, kw_only=True, omit_defaults=True):
     """A job to be added; `kue.model.draft.draft` makes valid ones."""
 
+    #: The id that it gets, if one was reserved for it: see `Store.reserve`.
+    id: int | None = None
     #: When to run, as Unix ms; None for spec.delay after it was added.
     at: int | None = None
     #: Blocked jobs that shall wait for this one as well; -k as in `Spec.after`.

@@ -9,7 +9,7 @@ folder.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
@@ -17,6 +17,7 @@ from kue.model.duration import milliseconds
 from kue.model.errors import ConfigError
 from kue.model.names import check_name
 from kue.model.payload import MAX_DATA
+from kue.model.payload_keys import PayloadKey, Protection
 from kue.model.retry_policy import MAX_STALLS
 
 if TYPE_CHECKING:
@@ -75,6 +76,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dead_letter: str = ""
     #: Webhooks of alerts and failures are signed with it; empty for no signature.
     webhook_secret: str = ""
+    #: Keys that payloads are protected with, ``name:base64``: the first protects, and
+    #: all of them open.
+    payload_keys: tuple[PayloadKey, ...] = ()
+    #: How the payloads of jobs are protected: "sign" or "encrypt"; empty: not at all.
+    payload_protection: Protection = ""
+    #: Run jobs whose payloads are not protected, too, although they should be.
+    accept_plain: bool = False
+    #: Payloads with more bytes are compressed; 0 for never.
+    compress_over: int = 0
 
     @property
     def keep(self) -> Keep:
@@ -89,7 +99,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 _DURATIONS = frozenset({"lease", "budget", "keep_failed", "blocked"})
 _NUMBERS = frozenset({"max_data", "keep_complete", "max_stalls"})
-_FLAGS = frozenset({"allow_eviction", "capture", "strict_lease", "job_events"})
+_FLAGS = frozenset(
+    {"allow_eviction", "capture", "strict_lease", "job_events", "accept_plain"}
+)
+_SIZES = {"KiB": 1024, "MiB": 1024 * 1024, "": 1}
 _MINIMUM = {"lease": 500, "budget": 1, "max_data": 1, "keep_complete": 0}
 
 
@@ -131,8 +144,15 @@ def _parse(field: str, value: Any) -> Any:
         parsed = milliseconds(value, field=field)
     elif field in _NUMBERS:
         parsed = _whole(field, value)
+    elif field == "compress_over":
+        parsed = _size(field, value)
     elif field in _FLAGS:
         return _flag(value)
+    elif field == "payload_keys":
+        texts = value.split() if isinstance(value, str) else value
+        return tuple(PayloadKey.read(str(text)) for text in texts)
+    elif field == "payload_protection":
+        return _protection(value)
     elif field == "prefix":
         return check_name(value, what="prefix")
     else:
@@ -148,6 +168,24 @@ def _whole(field: str, value: Any) -> int:
         return int(value)
     except (ValueError, TypeError):
         raise ValueError(f"{field} must be a whole number, not {value!r}") from None
+
+
+def _size(field: str, value: Any) -> int:
+    """Return a number of bytes, given as such or as ``4KiB``."""
+    text = str(value).replace(" ", "")
+    unit = next(unit for unit in _SIZES if text.endswith(unit))
+    try:
+        return int(text.removesuffix(unit)) * _SIZES[unit]
+    except ValueError:
+        raise ValueError(
+            f"{field} must be a number of bytes, or a text such as 4KiB, not {value!r}"
+        ) from None
+
+
+def _protection(value: Any) -> Protection:
+    if value not in get_args(Protection):
+        raise ValueError(f"must be sign or encrypt, not {value!r}")
+    return cast("Protection", value)
 
 
 def _flag(value: Any) -> bool:

@@ -153,6 +153,22 @@ class Store(ABC):
     # -- producing -------------------------------------------------------------
 
     @abstractmethod
+    async def reserve(
+        self, types: Sequence[str], *, now: int | None = None
+    ) -> list[int]:
+        """
+        Return new ids for drafts of these types, for `Draft.id`; they grow as in `add`.
+
+        For callers that must know an id before its job is added.  An id that is not
+        used is never given to another job.  Not idempotent: called again it returns
+        other ids.
+
+        Raises:
+            ValueError: More than `MAX_BATCH` types.
+            StoreFull: No memory or disk left.
+        """
+
+    @abstractmethod
     async def add(
         self,
         drafts: Sequence[Draft],
@@ -223,6 +239,8 @@ class Store(ABC):
         fail-over that lost writes, and verbs that are given the time (`ExpectedState`)
         act on no other job.
 
+        A draft with an ``id`` gets that one, which `reserve` returned for its type.
+
         A producer has one call in flight; *seq* grows with each new call.  A repeated
         (producer, seq) returns the same result and adds nothing; a lower seq than the
         last raises `ValueError`.
@@ -230,6 +248,8 @@ class Store(ABC):
         Raises:
             ValueError: More than `MAX_BATCH` drafts, or a number in ``spec.after``,
                 ``before`` or ``flow`` that is neither an id nor an earlier draft.
+            IdNotReserved: An ``id`` was not reserved for its type (or the store has
+                lost that since), or was used.  Nothing was added.
             UnknownParent: A job of ``spec.after`` was never added.  Nothing was added.
             JobNotFound: A job of ``before`` does not exist.  Nothing was added.
             InvalidTransition: A job of ``before`` is not blocked.  Nothing was added.

@@ -36,6 +36,16 @@ class InvalidCall(ValueError):
     """A verb was called with an invalid value; nothing was sent."""
 
 
+class IdNotReserved(InvalidCall):
+    """A draft has an id that was not reserved for it, or was used."""
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(
+            f"no job was added: id {job_id} is not reserved, or was used before; "
+            "reserve another one"
+        )
+
+
 def check_batch(things: Sequence[Any], what: str) -> None:
     """Raise `InvalidCall` for more than one call may have."""
     if len(things) > MAX_BATCH:
@@ -49,13 +59,15 @@ def check_drafts(drafts: Sequence[Draft]) -> bool:
     """
     Raise `InvalidCall` for too many drafts, or an invalid reference in one.
 
-    Returns whether any of them refers to another job.
+    Returns whether any of them refers to another job, or has a reserved id.
     """
     check_batch(drafts, "drafts")
     is_linked = False
     for position, draft in enumerate(drafts):
         if draft.spec.after or draft.before or draft.flow is not None:
             _check_references(draft, position)
+            is_linked = True
+        elif draft.id is not None:
             is_linked = True
     return is_linked
 
@@ -279,6 +291,7 @@ def _check_acts(limit: int = 50, cursor: str | None = None) -> None:
 #: What engines call before a verb, by its name, with the arguments of the verb.  Those
 #: of the hot path, and verbs whose engines differ, check their arguments themselves.
 CHECKS: dict[str, Callable[..., None]] = {
+    "reserve": lambda types, **_: check_batch(types, "drafts"),
     "measure": lambda timings, **_: check_timings(timings),
     "progress": lambda updates, **_: check_batch(updates, "updates"),
     "update": lambda changes, **_: check_batch(changes, "changes"),

@@ -482,6 +482,8 @@ class Change(msgspec.Struct, frozen=True):
     job_id: int
     #: Encoded (`msgspec.Raw`) or plain JSON.
     data: JSON | msgspec.UnsetType = msgspec.UNSET
+    #: Whether that is sealed: `Spec.sealed`.
+    sealed: int = 0
     priority: int | msgspec.UnsetType = msgspec.UNSET
     tags: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     max_attempts: int | msgspec.UnsetType = msgspec.UNSET
@@ -576,7 +578,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
             and (self.group is None or job.group == self.group)
             and (self.fingerprint is None or job.fingerprint == self.fingerprint)
             and (self.worker is None or job.worker == self.worker)
-            and all(_has(job.data, *pair) for pair in (self.data or {}).items())
+            and all(_has(_searched(job), *pair) for pair in (self.data or {}).items())
             and (self.error is None or self._in_error(job, self.error))
         )
 
@@ -603,7 +605,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     @staticmethod
     def texts_of(job: Job) -> Iterator[str]:
         """Yield the texts of a job that *text* is searched in, without its log."""
-        yield from texts_in(job.data)
+        yield from texts_in(_searched(job))
         if job.error is not None:
             yield job.error.summary
 
@@ -861,6 +863,11 @@ def held_by_limit(ref: str, rule: LimitRule | None, running: int) -> str:
     if rule is None or rule.concurrency is not None:
         return f"waits for limit {name!r}{whose}, {running:,} running"
     return f"waits for limit {name!r}{whose}, {rule.words}"
+
+
+def _searched(job: Job) -> JSON:
+    """Return the data of a job; engines cannot look into what is sealed."""
+    return None if job.spec.sealed else job.data
 
 
 def _has(data: JSON, path: str, wanted: JSON) -> bool:

@@ -212,7 +212,11 @@ def _resolved_settings(queue: Kue) -> Settings:
     The path of a file was resolved when the queue was created, in the working folder
     of that moment.
     """
-    settings, (scheme, _, path) = queue.settings, queue.store.name.partition(":///")
+    # The keys stay where jobs run.
+    settings = msgspec.structs.replace(
+        queue.settings, payload_keys=(), payload_protection=""
+    )
+    scheme, _, path = queue.store.name.partition(":///")
     if scheme != "sqlite":
         return settings
     return msgspec.structs.replace(settings, url=f"sqlite:///{quote(path)}")

@@ -19,14 +19,25 @@ from kue.model.duration import epoch_ms, milliseconds
 from kue.model.errors import (
     Cancel,
     Fail,
+    PayloadRefused,
     Release,
     Retry,
     Skip,
     SoftTimeout,
     Suspended,
 )
-from kue.model.job import Cancelled, Completed, Ending, Error, Failed, Released, Retried
+from kue.model.job import (
+    SEALED,
+    Cancelled,
+    Completed,
+    Ending,
+    Error,
+    Failed,
+    Released,
+    Retried,
+)
 from kue.model.payload import JSON
+from kue.model.sealed_payload import refusal_of
 from kue.store.codec import error_of, result_of
 from kue.worker.active_job import ActiveJob
 from kue.worker.active_run import RunTimeout
@@ -70,6 +81,8 @@ async def execute(
         return forced_ending(run)
     ending: Ending | None
     try:
+        if run.job.spec.sealed == SEALED:
+            raise refusal_of(run.job.spec)
         if run.job.spec.inputs:
             await read_inputs(run)
         ending = _ending_before(run) or ending_of_result(await handler(run))
@@ -125,6 +138,8 @@ def _ending_for(active: ActiveJob, exc: BaseException) -> Ending:
             return Released(exc.delay, reason=str(exc), suspended=exc.field)
         case Fail():
             return Failed(_failure(exc))
+        case PayloadRefused():
+            return Failed(error_of(exc))
         case Cancel():
             return Cancelled(error_of(exc).message)
         case Skip():

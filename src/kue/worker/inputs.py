@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from kue.model.errors import Fail, Release, StoreUnavailable
 from kue.model.job import FAILED_PARENT, State, id_at
+from kue.model.sealed_payload import readable
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ async def read_inputs(run: ActiveRun) -> None:
 
     Raises:
         Fail: A result is not there and never will be.
+        PayloadRefused: It is sealed, and cannot be opened.
         Release: The store is unavailable.
     """
     spec = run.job.spec
@@ -83,4 +85,4 @@ def _result(job_id: int, job: Job | None) -> JSON:
             f"job {job_id}, whose result is needed, is {job.state}; retry that one "
             "first, then this one"
         )
-    return job.result
+    return readable(job.result, f"the result of job {job_id}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kue.model.sealed_payload import readable
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
@@ -28,7 +30,10 @@ class RunStepStore:
         self._services = run.services
 
     async def read(self) -> JobSteps:
-        return await self._outlast(lambda: self._services.store.steps(self._run.id))
+        found = await self._outlast(lambda: self._services.store.steps(self._run.id))
+        for step in found.steps:
+            readable(step.result, f"what {step.kind} {step.name!r} returned")
+        return found
 
     async def record(self, name: str, result: Raw, duration: int) -> Result:
         return await self._outlast(
@@ -38,9 +43,12 @@ class RunStepStore:
         )
 
     async def receive(self, signal: str, number: int) -> Step | Result | None:
-        return await self._outlast(
+        found = await self._outlast(
             lambda: self._services.store.receive(self._run.job, signal, number)
         )
+        if not isinstance(found, str | None):
+            readable(found.result, f"the data of signal {signal!r}")
+        return found
 
     async def call(self, function: Callable[[], Any]) -> Any:
         return await self._services.threads.call(function)

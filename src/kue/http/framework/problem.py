@@ -19,6 +19,7 @@ from kue.model.errors import (
     DuplicateJob,
     InvalidTransition,
     JobNotFound,
+    PayloadRefused,
     QueueFull,
     ScheduleDeclared,
     ScheduleNotFound,
@@ -118,7 +119,7 @@ def refused(error: Exception) -> Refused | None:
             return not_found(str(error))
         case InvalidTransition() | UniqueHeld() | DuplicateJob() | UnknownParent():
             return Refused(HTTPStatus.CONFLICT, str(error))
-        case NameTaken() | ScheduleDeclared():
+        case NameTaken() | ScheduleDeclared() | PayloadRefused():
             return Refused(HTTPStatus.CONFLICT, str(error))
         case BadPayload():
             return bad_request(str(error), error.field)

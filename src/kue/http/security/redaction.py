@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from kue.http.framework.problem import bad_request
 from kue.model.credential_masking import mask_credentials
+from kue.model.sealed_payload import readable, shown_detail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -154,7 +155,7 @@ class Redaction:
 
     def detail(self, detail: dict[str, Any]) -> dict[str, Any]:
         """Return the detail of an event with its secrets hidden."""
-        hidden = self.hide(detail)
+        hidden = self.hide(shown_detail(detail))
         for key in ("message", "reason"):
             if isinstance(hidden.get(key), str):
                 hidden[key] = self.text(hidden[key])
@@ -200,6 +201,7 @@ class Redaction:
 
     def restore(self, sent: JSON, stored: JSON) -> JSON:
         """Return data as it was sent, with the stored values where it has ``•••``."""
+        readable(stored, "what is to be changed")
         if isinstance(sent, dict):
             values = stored if isinstance(stored, dict) else {}
             return {

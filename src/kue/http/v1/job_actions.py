@@ -19,6 +19,7 @@ from kue.model.errors import InvalidTransition
 from kue.model.job import Draft, JobTerms, State
 from kue.model.names import Name
 from kue.model.payload import encode
+from kue.model.sealed_payload import readable
 from kue.store.values import Priority
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ async def copy(
     When as many jobs of the type wait as its cap allows, the answer is a 429.
     """
     job = job_of(await context.q.get(job_id))
-    data = job.data
+    data = readable(job.data, f"the data of job {job_id}")
     if body is not None and body.data is not UNSET:
         data = context.redaction.restore(body.data, job.data)
     with option_errors(context.q, job.type, {}, "body"):

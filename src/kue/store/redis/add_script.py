@@ -11,7 +11,7 @@ from kue.model.names import quote
 from kue.store.batches import producer_of_part
 from kue.store.codec import body_of
 from kue.store.redis.record import options_of, priority_field
-from kue.store.validation import InvalidCall
+from kue.store.validation import IdNotReserved, InvalidCall
 from kue.store.values import REFUSED, Added
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def refusal(job_id: int, why: str) -> Exception:
         return UnknownParent(job_id)
     if why == "gone":
         return JobNotFound(job_id)
+    if why == "unreserved":
+        return IdNotReserved(job_id)
     state = State(why) if why in _STATES else None
     wanted = "wait for another job; only blocked jobs can"
     return InvalidTransition(job_id, state, wanted)
@@ -153,18 +155,18 @@ def tie_of(
     missing: Collection[int] = (),
 ) -> str:
     """
-    Return what ties a draft to other jobs, for ``add.lua``; empty for most.
+    Return what ties a draft to other jobs or to an id, for ``add.lua``; often nothing.
 
     *target* is how it is one; the jobs of flows in *missing* are gone.
     """
     after, before, flow = draft.spec.after, draft.before, draft.flow
-    if not (after or before or target or flow is not None):
+    if not (after or before or target or flow is not None or draft.id is not None):
         return ""
     mark = "=" if any(ref < 0 for ref in after) else ""
     parents = ",".join(map(resolve, after))
     targets = ",".join("~" * (ref < 0) + resolve(ref) for ref in before)
     root = "" if flow is None else resolve(flow) + ("!" if flow in missing else "")
-    return f"{mark}{parents};{targets};{root};{target}"
+    return f"{mark}{parents};{targets};{root};{draft.id or ''};{target}"
 
 
 def _full_fields(draft: Draft, tie: str) -> tuple[Any, ...]:

@@ -95,6 +95,7 @@ class RedisStore(Store):
     verify = _verb(Shards.verify)
     now = _verb(Shards.now)
 
+    reserve = _verb(add.reserve)
     add = _verb(add.add)
 
     claim = _verb(runs.claim)

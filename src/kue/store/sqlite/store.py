@@ -190,6 +190,8 @@ class SqliteStore(Store):
     async def now(self) -> int:
         return self._clock.now_ms()
 
+    reserve = _writing(Store.reserve, add.reserve)
+
     async def add(
         self,
         drafts: Sequence[Draft],

@@ -26,7 +26,7 @@ import msgspec
 
 from kue.aio.callbacks import awaited
 from kue.model.arguments import Arguments
-from kue.model.errors import SoftTimeout, StoreError
+from kue.model.errors import PayloadRefused, SoftTimeout, StoreError
 from kue.model.job import Job
 from kue.model.steps import JobSteps, Step
 from kue.store.values import LogLine, Result
@@ -80,7 +80,8 @@ class PipeProgressSink:
             raise ConnectionError("the worker is gone")
         reply = protocol.unpack_reply(payload)
         if reply.error:
-            raise StoreError(reply.error)
+            kind = PayloadRefused if reply.is_refused else StoreError
+            raise kind(reply.error)
         return reply
 
 

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kue.model.errors import KueError
+from kue.model.errors import KueError, PayloadRefused
 from kue.model.job import Completed
 from kue.model.payload import decode
 from kue.store import null_store
@@ -213,7 +213,8 @@ async def _answer(run: ActiveRun, call: protocol.StepCall) -> protocol.StepReply
             return protocol.StepReply(word=word)
         found = await store.receive(call.name, call.number)
     except KueError as exc:
-        return protocol.StepReply(error=str(exc))
+        is_refused = isinstance(exc, PayloadRefused)
+        return protocol.StepReply(error=str(exc), is_refused=is_refused)
     if isinstance(found, Result):
         return protocol.StepReply(word=found)
     return protocol.StepReply(wait=found)

@@ -62,6 +62,8 @@ class StepReply(msgspec.Struct, frozen=True):
     word: str = ""
     #: Set when the store failed.
     error: str = ""
+    #: Whether that is about a payload, so that no retry can help.
+    is_refused: bool = False
 
 
 Message: TypeAlias = LogRecord | ProgressUpdate | StepCall | RunEnd

@@ -32,12 +32,13 @@
        body, delay, at, unique, unique_for, at_most, replaces, expires, ties
                              count times, for full; replaces is empty, or how long a job
                              that is replaced may wait, 0 for as long as it is replaced;
-                             ties are empty, or "parents;before;flow;target":
+                             ties are empty, or "parents;before;flow;id;target":
                                parents  "id,id,…", after "=" if the header is to have them
                                before   blocked jobs that shall wait for this one, with "~"
                                         where it is a reference: that is never refused,
                                         and of a job that is not blocked means nothing
                                flow     of the job, then "!" if it has no index
+                               id       that was reserved for it, if one was
                                target   1 if a draft of this call comes before it, 2 if
                                         one of another call does: it then waits for
                                         itself, until the caller ends that
@@ -47,7 +48,8 @@
   Returns  {"OK", answer} | {"STALE"} | {"LATE", name, …}: nothing was done, because
            another caller has changed these schedules | {"REFUSED", id, why}: nothing was
            done; why is "unknown" for a parent that there never was, "gone" for a job in
-           `before` that does not exist, or its state, if it is not blocked
+           `before` that does not exist, its state, if it is not blocked, or "unreserved"
+           for an id that is not free
            answer: when they were created, a space, "first-last" or ids; the holder of
            a draft's unique key is "!id@created", or "~id@created" if it was replaced;
            "#" for a draft that the cap of its type refuses.  After it the types that
@@ -60,6 +62,7 @@
 --- @include lib/record_header
 --- @include lib/publish
 --- @include lib/job_bitmap
+--- @include lib/job_numbers
 --- @include lib/job_place
 --- @include lib/parents
 --- @include lib/unique_key
@@ -110,11 +113,9 @@ if #late > 1 then
   return late
 end
 
--- Above what fits a score, adding 1 no longer changes a number: loops would not end.
-local MAX_SEQ = 2199023255551 - 500
-local next_seq = tonumber(redis.call("GET", root .. ":ids") or 0)
-if not next_seq or not (next_seq >= 0 and next_seq <= MAX_SEQ and next_seq % 1 == 0) then
-  return redis.error_reply("DAMAGED key " .. root .. ":ids is not the number of a job")
+local next_seq = last_number()
+if not next_seq then
+  return damaged_number()
 end
 local first_seq = next_seq + 1
 local records, answer, is_range = {}, {}, true
@@ -124,8 +125,8 @@ local plans, plan_of = {}, {}
 local new_jobs, ended_targets = {}, {}
 -- unique key → id of the job of this call that took it; id, as text → its entry
 local taken, entry_of = {}, {}
--- flow → its new members; why the whole call is refused
-local joined, refusal = {}, nil
+-- flow → its new members; why the whole call is refused; numbers that were reserved
+local joined, refusal, reserved = {}, nil, {}
 
 local function waiting_in(q)
   return redis.call("ZCARD", q .. "waiting") + redis.call("ZCARD", q .. "held")
@@ -222,6 +223,17 @@ local function check_targets(list)
   end
 end
 
+-- Return a reserved id as a number; refuse the call if it is not free.
+local function read_reserved(text)
+  local id = tonumber(text)
+  local seq = id and math.floor(id / shards)
+  if id and (id % shards ~= shard or seq < 1 or seq >= first_seq or reserved[seq]
+      or redis.call("EXISTS", job .. text) == 1) then
+    refuse(text, "unreserved")
+  end
+  return id
+end
+
 -- Resolve references; return nil if one of the drafts was refused.
 local function resolve_all(list)
   local ids = {}
@@ -256,8 +268,8 @@ local function read_ties(ties)
     check_shard()
     is_shard_checked = true
   end
-  local mark, after, before, flow, target =
-    string.match(ties, "^(=?)([^;]*);([^;]*);([^;]*);(.*)$")
+  local mark, after, before, flow, id, target =
+    string.match(ties, "^(=?)([^;]*);([^;]*);([^;]*);([^;]*);(.*)$")
   for id in string.gmatch(after, "[^,]+") do
     if string.sub(id, 1, 1) ~= "-" and id % shards == shard
       and not (math.floor(id / shards) >= 1 and math.floor(id / shards) < first_seq) then
@@ -266,14 +278,20 @@ local function read_ties(ties)
   end
   check_targets(before)
   local tied = { parents = resolve_all(after), before = resolve_all(before),
-    has_refs = mark == "=", target = target }
+    has_refs = mark == "=", target = target, id = read_reserved(id) }
   tied.flow, tied.is_indexed = read_flow(flow)
   return tied.parents and tied.before and tied.flow ~= nil and tied or nil
 end
 
-local function new_id(plan)
-  next_seq = next_seq + 1
-  local id = next_seq * shards + shard
+local function new_id(plan, given)
+  local id = given
+  if given then
+    reserved[math.floor(given / shards)] = true
+    is_range = false
+  else
+    next_seq = next_seq + 1
+    id = next_seq * shards + shard
+  end
   records[#records + 1] = job .. id
   records[#records + 1] = ""
   answer[#answer + 1] = id
@@ -447,7 +465,7 @@ local function draft_full(plan, left, options, body, delay, due, unique, unique_
       is_range = false
       return
     end
-    entry.id, entry.record = new_id(plan), #records
+    entry.id, entry.record = new_id(plan, tied and tied.id), #records
     if tied then
       entry.before, entry.joins = {}, {}
       for _, target in ipairs(tied.before) do
@@ -561,6 +579,9 @@ end
 if next_seq >= first_seq then
   check_live(first_seq, next_seq)
 end
+for seq in pairs(reserved) do
+  check_live(seq, seq)
+end
 if fired > 0 then
   redis.call("ZCARD", root .. ":due")
 end
@@ -639,12 +660,11 @@ for number = 1, fired do
   end
 end
 if next_seq >= first_seq then
-  redis.call("SET", root .. ":ids", next_seq)
+  take_numbers(first_seq - 1, next_seq)
   mark_live(first_seq, next_seq)
-  local chunk = math.floor(next_seq / LIVE_CHUNK)
-  if chunk > math.floor((first_seq - 1) / LIVE_CHUNK) then
-    redis.call("DEL", root .. ":lost:" .. chunk - removed.CHUNKS)
-  end
+end
+for seq in pairs(reserved) do
+  set_live(seq, 1)
 end
 if #records > 0 then
   redis.call("MSET", unpack(records))

@@ -35,6 +35,20 @@ MAX_SEQS = 10_000
 _AT_ONCE = 16
 
 
+async def reserve(
+    db: Shards, types: Sequence[str], *, now: int | None = None
+) -> list[int]:
+    homes = [db.home_of(one) for one in types]
+    nexts: dict[int, int] = {}
+    for shard in dict.fromkeys(homes):
+        nexts[shard] = await db.run(shard, "reserve", homes.count(shard), now=now)
+    ids: list[int] = []
+    for shard in homes:
+        ids.append(nexts[shard] * db.count + shard)
+        nexts[shard] += 1
+    return ids
+
+
 async def add(
     db: Shards,
     drafts: Sequence[Draft],

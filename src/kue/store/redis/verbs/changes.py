@@ -213,6 +213,8 @@ def _edited(change: Change, record: bytes) -> tuple[bytes, bytes, int]:
     fields = ("data", "tags", "max_attempts", "priority")
     given = {name: getattr(change, name) for name in fields}
     changes = {k: v for k, v in given.items() if v is not msgspec.UNSET}
+    if "data" in changes:
+        changes["sealed"] = change.sealed
     priority = changes.pop("priority", job.priority)
     if change.meta is not msgspec.UNSET:
         changes["meta"] = check_meta({**job.spec.meta, **change.meta})

@@ -12,7 +12,7 @@ from kue.store.codec import body_of, line_of, tail_of
 from kue.store.sqlite import queue_cap, ranking, replacement, unique_keys
 from kue.store.sqlite.new_links import FREE, NewLinks, has_links
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
-from kue.store.validation import InvalidCall
+from kue.store.validation import IdNotReserved, InvalidCall
 from kue.store.values import REFUSED, Added
 from kue.store.waiting_order import LEVEL
 
@@ -42,6 +42,7 @@ SELECT CAST(key AS INTEGER), value,
     {", ".join(f"?{n + 1}" for n in range(len(_COLUMNS)))}
 FROM json_each(?{len(_COLUMNS) + 1})
 """
+_EXISTS = "SELECT 1 FROM jobs WHERE id = ?"
 _Columns = tuple[int | str | None, ...]
 
 _answer = msgspec.json.Decoder(list[Added]).decode
@@ -60,6 +61,12 @@ class CallPart(NamedTuple):
     def of(cls, drafts: Sequence[Draft]) -> CallPart:
         """Return a whole call."""
         return cls(drafts, (), len(drafts))
+
+
+def reserve(tx: Transaction, types: Sequence[str]) -> list[int]:
+    last: int = tx.one("SELECT value FROM meta WHERE name = 'ids'")
+    tx.run("UPDATE meta SET value = ? WHERE name = 'ids'", last + len(types))
+    return list(range(last + 1, last + 1 + len(types)))
 
 
 def add(tx: Transaction, part: CallPart, producer: str, seq: int) -> list[Added]:
@@ -103,7 +110,8 @@ class _Batch:
         self._links: NewLinks | None = None
         if any(map(has_links, part.drafts)):
             self._links = NewLinks(tx, part.drafts, self.added, self._last_id)
-        self._written_id = self._last_id
+        #: A reserved id is not greater.
+        self._first_id = self._last_id
         self._bodies: dict[_Columns, dict[int, str]] = {}
         self._types: set[str] = set()
         self._ranks = ranking.Ranks(tx)
@@ -115,8 +123,9 @@ class _Batch:
 
     def add(self, given: Draft) -> Added:
         draft = given
+        job_id = self._last_id + 1 if given.id is None else self._reserved(given.id)
         if self._links is not None:
-            resolved = self._links.resolve(given, self._last_id + 1)
+            resolved = self._links.resolve(given, job_id)
             if resolved is None:
                 return REFUSED
             draft = resolved
@@ -124,10 +133,20 @@ class _Batch:
             held = unique_keys.holder_of(self._tx, draft.type, draft.unique)
             if held is not None:
                 return self._replace(draft, held) or held
-        if not self._insert(draft, self._last_id + 1):
+        if not self._insert(draft, job_id):
             return REFUSED
-        self._last_id += 1
-        return Added(self._last_id, True, self._tx.now)
+        if given.id is None:
+            self._last_id = job_id
+        return Added(job_id, True, self._tx.now)
+
+    def _reserved(self, job_id: int) -> int:
+        is_used = self._is_unwritten(job_id) or self._tx.one(_EXISTS, job_id)
+        if is_used or not 0 < job_id <= self._first_id:
+            raise IdNotReserved(job_id)
+        return job_id
+
+    def _is_unwritten(self, job_id: int) -> bool:
+        return any(job_id in bodies for bodies in self._bodies.values())
 
     def _insert(self, draft: Draft, job_id: int) -> bool:
         """Insert a job; return whether there is room for it."""
@@ -181,7 +200,7 @@ class _Batch:
         """Replace the holder of its key, if it has not started; None if it has."""
         if draft.on_conflict != "replace":
             return None
-        if held.id > self._written_id:
+        if self._is_unwritten(held.id):
             self.write()
         # The replaced job takes its turn after those before it.
         self._ranks.write()
@@ -214,7 +233,6 @@ class _Batch:
         if self._links is not None:
             self._links.write()
         tx.run("UPDATE meta SET value = ? WHERE name = 'ids'", self._last_id)
-        self._written_id = self._last_id
         for written in (self._bodies, self._types, self._ranked):
             written.clear()
 

@@ -190,6 +190,10 @@ def _update(tx: Transaction, change: Change) -> Result:
         value = getattr(change, name)
         if value is not msgspec.UNSET:
             fields[name] = msgspec.Raw(msgspec.json.encode(value))
+    if change.data is not msgspec.UNSET:
+        fields.pop("sealed", None)
+        if change.sealed:
+            fields["sealed"] = msgspec.Raw(msgspec.json.encode(change.sealed))
     if change.meta is not msgspec.UNSET:
         known = _meta(fields.get("meta", b"{}"))
         merged = check_meta({**known, **change.meta})
