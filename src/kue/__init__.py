@@ -56,6 +56,8 @@ from kue.model.errors import (
     StoreFull,
     StoreRefused,
     StoreUnavailable,
+    StreamFull,
+    StreamRestarted,
     Suspended,
     UniqueHeld,
     UnknownParent,
@@ -65,6 +67,7 @@ from kue.model.job import Draft, Job, Priority, State
 from kue.model.named_limits import LimitRule, StoredLimit, TaskLimit, concurrency, rate
 from kue.model.schedule import Schedule
 from kue.model.steps import JobSteps, Signal, Step
+from kue.model.stream import Chunk
 from kue.model.version import version
 from kue.worker import ActiveJob, Interrupted, current_job
 
@@ -87,6 +90,7 @@ __all__ = [
     "BatchHandle",
     "BatchProgress",
     "Cancel",
+    "Chunk",
     "Circuit",
     "ConfigError",
     "Draft",
@@ -135,6 +139,8 @@ __all__ = [
     "StoreRefused",
     "StoreUnavailable",
     "StoredLimit",
+    "StreamFull",
+    "StreamRestarted",
     "Suspended",
     "SyncBatchHandle",
     "SyncFlowHandle",

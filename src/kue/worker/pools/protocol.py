@@ -2,8 +2,8 @@
 Protocol between a worker and a child process of its process pool.
 
 Each message is its length (four bytes) and that much JSON.  The worker sends jobs; the
-child replies to each with any number of progress reports, log lines and calls about its
-steps, to which the worker replies, and one ending.
+child replies to each with any number of progress reports, log lines, chunks and calls
+about its steps, to which the worker replies, and one ending.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ class ProgressUpdate(msgspec.Struct, frozen=True, tag="progress"):
     update: Progress
 
 
+class ChunkSent(msgspec.Struct, frozen=True, tag="chunk"):
+    """The handler sent a chunk of its stream."""
+
+    chunk: msgspec.Raw
+
+
 class RunEnd(msgspec.Struct, frozen=True, tag="end"):
     """The run is over."""
 
@@ -64,7 +70,7 @@ class StepReply(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-Message: TypeAlias = LogRecord | ProgressUpdate | StepCall | RunEnd
+Message: TypeAlias = LogRecord | ProgressUpdate | ChunkSent | StepCall | RunEnd
 
 _encode = msgspec.json.Encoder().encode
 #: Reads what the worker replies to a call about steps.
