@@ -332,7 +332,7 @@ async def test_an_idle_reader_asks_for_nothing(producer: Producer, wire: Wire) -
 async def test_an_id_that_is_none_is_refused(producer: Producer) -> None:
     job = await producer.add()
     with pytest.raises(ValueError, match="'x' is not the id of a chunk"):
-        await anext(job.chunks(after="x"))
+        job.chunks(after="x")
 
 
 def test_a_stream_is_read_without_awaiting(plain_q: Kue) -> None:

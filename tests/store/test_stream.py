@@ -14,6 +14,7 @@ from kue.store.values import (
     MAX_BATCH,
     MAX_CALL_BYTES,
     MoveRequest,
+    Progress,
     RemoveRequest,
     Result,
 )
@@ -207,6 +208,15 @@ async def test_new_chunks_are_announced_without_their_values(store: Store) -> No
     assert (first.kind, first.attempt) == (Kind.CHUNK, 1)
     assert first.detail == {"run": job.fence, "start": 0, "number": 2}
     assert second.detail == {"run": job.fence, "start": 2, "number": 1}
+
+
+async def test_subscribers_to_all_jobs_hear_nothing_of_chunks(store: Store) -> None:
+    job = await start_one(store)
+    async with store.watch() as everything, store.watch([job.id]) as events:
+        await send(store, job, "a")
+        await store.progress([Progress(job.id, 50)])
+        assert (await anext(events)).kind is Kind.CHUNK
+        assert (await anext(everything)).kind is Kind.PROGRESS
 
 
 async def test_events_have_the_chunks_of_a_job_that_leaves_none(store: Store) -> None:

@@ -209,7 +209,9 @@ class JobHandle(Generic[T_co]):
 
     # -- stream ----------------------------------------------------------------
 
-    async def stream(self, *, timeout: Duration | None = None) -> AsyncIterator[JSON]:
+    async def stream(
+        self, *, timeout: Duration | None = None
+    ) -> AsyncGenerator[JSON, None]:
         """
         Yield what the job sends while it runs, from the beginning until it ends::
 
@@ -223,13 +225,13 @@ class JobHandle(Generic[T_co]):
         Raises:
             As `chunks`.
         """
-        async with aclosing(self._read_stream("", timeout)) as chunks:
+        async with aclosing(self.chunks(timeout=timeout)) as chunks:
             async for chunk in chunks:
                 yield chunk.value
 
-    async def chunks(
+    def chunks(
         self, *, after: str = "", timeout: Duration | None = None
-    ) -> AsyncIterator[Chunk]:
+    ) -> AsyncGenerator[Chunk, None]:
         """
         Yield what `stream` yields, each value with its id, attempt and time.
 
@@ -245,13 +247,6 @@ class JobHandle(Generic[T_co]):
             TimeoutError: No chunk was sent for as long as *timeout*; the job goes on.
             ValueError: *after* is not the id of a chunk.
         """
-        async with aclosing(self._read_stream(after, timeout)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-
-    def _read_stream(
-        self, after: str, timeout: Duration | None
-    ) -> AsyncGenerator[Chunk, None]:
         given = None if timeout is None else milliseconds(timeout, field="timeout")
         seconds = None if given is None else given / 1000
         return StreamReader(self, Position.after(after), seconds).chunks()

@@ -451,8 +451,8 @@ class Store(ABC):
 
         A stream has the chunks of one run: with the first one of a later run, those of
         the earlier run are deleted.  `SentChunks.start` makes a repeated call a no-op.
-        Events announce the chunks; they have them only where nothing is left to read
-        after the end, with ``remove_on_complete``.
+        Subscribers to the job itself, and no others, get an event.  It has the chunks
+        only where nothing is left to read after the end, with ``remove_on_complete``.
 
         DONE; REFUSED when chunks before *start* are missing; LOST when the run is not
         the current one; GONE.

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 --[[
   append_chunks: append to the streams of running jobs.  Touches at most 500 jobs, with 500
   chunks and about 1 MiB together: the caller bounds them.
@@ -15,7 +15,7 @@
     events are to have the chunks, how many chunks, and each as JSON
 
   Returns  words: "done" | "refused" (earlier chunks are missing) | "lost" | "gone"
-  Events   chunk
+  Events   chunk, if there are subscribers to the job itself
 ]]
 
 --- @include lib/prelude
@@ -70,10 +70,13 @@ for _, entry in ipairs(written) do
     redis.call("UNLINK", entry.key)
   end
   redis.call("RPUSH", entry.key, unpack(chunks))
-  local values = entry.has_values and ',"values":['
-    .. table.concat(ARGV, ",", entry.first, entry.last) .. "]" or ""
-  emit("chunk", entry.id, entry.type, entry.attempt, '{"run":' .. entry.fence
-    .. ',"start":' .. entry.count .. ',"number":' .. #chunks .. values .. "}")
+  -- Only for those who subscribe to the job itself.
+  if is_observed and redis.call("ZSCORE", root .. ":watched", entry.id) then
+    local values = entry.has_values and ',"values":['
+      .. table.concat(ARGV, ",", entry.first, entry.last) .. "]" or ""
+    emit("chunk", entry.id, entry.type, entry.attempt, '{"run":' .. entry.fence
+      .. ',"start":' .. entry.count .. ',"number":' .. #chunks .. values .. "}")
+  end
 end
 
 -- Publish.
