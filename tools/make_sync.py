@@ -96,7 +96,7 @@ TWINS = (
     ),
 )
 #: Written by hand: it does not wait for the store.
-BY_HAND = {"handle", "events"}
+BY_HAND = {"handle", "events", "stream", "chunks"}
 
 
 def main() -> int:

@@ -57,6 +57,8 @@ from kue.model.errors import (
     StoreFull,
     StoreRefused,
     StoreUnavailable,
+    StreamFull,
+    StreamRestarted,
     Suspended,
     UniqueHeld,
     UnknownParent,
@@ -66,6 +68,7 @@ from kue.model.job import Draft, Job, Priority, State
 from kue.model.named_limits import LimitRule, StoredLimit, TaskLimit, concurrency, rate
 from kue.model.schedule import Schedule
 from kue.model.steps import JobSteps, Signal, Step
+from kue.model.stream import Chunk
 from kue.model.version import version
 from kue.worker import ActiveJob, Interrupted, current_job
 
@@ -88,6 +91,7 @@ __all__ = [
     "BatchHandle",
     "BatchProgress",
     "Cancel",
+    "Chunk",
     "Circuit",
     "ConfigError",
     "Draft",
@@ -137,6 +141,8 @@ __all__ = [
     "StoreRefused",
     "StoreUnavailable",
     "StoredLimit",
+    "StreamFull",
+    "StreamRestarted",
     "Suspended",
     "SyncBatchHandle",
     "SyncFlowHandle",

@@ -25,6 +25,7 @@ from kue.model.job import (
     State,
 )
 from kue.model.steps import Signal
+from kue.model.stream import SentChunks
 from kue.store.contract import Store
 from kue.store.values import (
     Change,
@@ -140,10 +141,15 @@ async def _surroundings(store: Store, scene: Scene) -> None:
     await store.log(scene.plain.id, [LogLine("so far, so good")], now=T0)
     await store.record_step(scene.plain, "charge", Raw(b"1"), duration=5, now=T0)
     await store.signal(scene.plain.id, SIGNAL, now=T0)
+    await store.append_chunks([_chunks(scene, 0)], now=T0)
     await store.pause(PauseRequest("video", reason="tests"), now=T0)
     due = every("nightly", "1h", draft("report"), first_at=T0 + SECOND)
     await store.schedule(due)
     await store.tend(now=T0, keep=KEEP_ALL)
+
+
+def _chunks(scene: Scene, start: int) -> SentChunks:
+    return SentChunks(scene.plain, start, [Raw(b'"a"'), Raw(b'{"b":2}')])
 
 
 def drafts(scene: Scene) -> list[Draft]:
@@ -272,6 +278,9 @@ WRITES: dict[str, Verb] = {
     "settle delayed": _settle(Retried(OOPS, HOUR)),
     "settle released": _settle(Released(0)),
     "settle suspended": _settle(Released(HOUR, suspended="wait:1:paid")),
+    "append chunks": lambda store, scene: store.append_chunks(
+        [_chunks(scene, 2)], now=LATER
+    ),
     "record step": _step,
     "receive": lambda store, scene: store.receive(
         scene.plain, "approved", 1, now=LATER
@@ -316,6 +325,7 @@ READS: dict[str, Verb] = {
     "count": lambda store, scene: store.count(),
     "types": lambda store, scene: store.types(),
     "logs": lambda store, scene: store.logs(scene.plain.id),
+    "chunks": lambda store, scene: store.chunks(scene.plain.id),
     "steps": lambda store, scene: store.steps(scene.plain.id),
     "workers": lambda store, scene: store.workers(now=LATER),
     "stats": lambda store, scene: store.stats(T0 // 60_000, LATER // 60_000),

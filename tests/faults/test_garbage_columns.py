@@ -36,6 +36,7 @@ _TEXT, _NAME = {"text", "json", "list", "empty"}, {"text", "json", "list"}
 _NULL = {"null"}
 #: Values that do not look damaged: the column may hold any text, name or nothing.
 LEGAL = {
+    "chunks.value": {"list"},
     "claims.lane": _NAME,
     "errors.kind": _TEXT,
     "errors.message": _TEXT,

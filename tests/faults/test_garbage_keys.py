@@ -56,6 +56,7 @@ NEVER_THERE = {
     "info",
     "job:*:left",  # those that still list the job find out when they end
     "job:*:log",
+    "job:*:stream",
     "job:*:steps",  # the job begins again
     "limit rate:*",  # begins again
     "listeners",

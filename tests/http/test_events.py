@@ -163,6 +163,7 @@ class Server:
         last_id: str = "",
         headers: dict[str, str] | None = None,
         window: int | None = None,
+        path: str = PATH,
         **query: object,
     ) -> AsyncIterator[Ear]:
         """Open a stream; a small *window* makes it one that takes little."""
@@ -175,8 +176,7 @@ class Server:
         ear = Ear(reader, writer)
         given = {"Last-Event-ID": last_id} if last_id else {}
         try:
-            path = f"{PATH}?{urlencode(query)}"
-            await ear.ask(path, {**given, **(headers or {})})
+            await ear.ask(f"{path}?{urlencode(query)}", {**given, **(headers or {})})
             yield ear
         finally:
             await ear.close()

@@ -68,6 +68,8 @@ TABLE = {
     "GET /api/v1/jobs/{job_id}/logs": "read",
     "GET /api/v1/jobs/{job_id}/attempts": "read",
     "GET /api/v1/jobs/{job_id}/steps": "read",
+    "GET /api/v1/jobs/{job_id}/chunks": "read",
+    "GET /api/v1/jobs/{job_id}/stream": "read",
     "POST /api/v1/jobs/{job_id}/retry": "manage",
     "POST /api/v1/jobs/{job_id}/copy": "manage",
     "POST /api/v1/jobs/{job_id}/promote": "manage",

@@ -29,6 +29,7 @@ from kue.model.errors import (
     StoreFull,
     StoreRefused,
     StoreUnavailable,
+    StreamRestarted,
     UniqueHeld,
     UnknownParent,
 )
@@ -60,6 +61,13 @@ from kue.model.job import State
             (
                 "the lease on job 7 ran out and the job was reclaimed; "
                 "whatever this run still reports is dropped"
+            ),
+        ),
+        (
+            StreamRestarted(7),
+            (
+                "job 7 was started again, and its stream begins anew: drop what was "
+                "read, and call stream() again"
             ),
         ),
         (
@@ -111,6 +119,7 @@ def test_an_error_about_a_job_has_its_id() -> None:
         JobNotFound(7),
         InvalidTransition(7, State.ACTIVE, "be removed"),
         LeaseLost(7),
+        StreamRestarted(7),
         UniqueHeld(7, 3),
         DuplicateJob(7, "july"),
         UnknownParent(7),

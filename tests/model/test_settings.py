@@ -46,6 +46,8 @@ def test_redis_url_is_the_second_choice() -> None:
         ("KUE_LEASE", "30s", "lease", 30_000),
         ("KUE_BUDGET", "500ms", "budget", 500),
         ("KUE_MAX_DATA", "1024", "max_data", 1024),
+        ("KUE_MAX_CHUNKS", "50000", "max_chunks", 50_000),
+        ("KUE_MAX_STREAM", "1024", "max_stream", 1024),
         ("KUE_ALLOW_EVICTION", "yes", "allow_eviction", True),
         ("KUE_KEEP_COMPLETE", "0", "keep_complete", 0),
         ("KUE_KEEP_FAILED", "1d", "keep_failed", DAY_MS),

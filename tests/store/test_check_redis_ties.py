@@ -259,7 +259,7 @@ async def test_a_parent_that_does_not_count_as_one_is_counted(
     assert await state_of(store, child) is State.CANCELLED
 
 
-@pytest.mark.parametrize("part", ["log", "after", "then", "finally"])
+@pytest.mark.parametrize("part", ["log", "stream", "after", "then", "finally"])
 async def test_what_a_job_that_is_gone_left_behind_is_deleted(
     store: Store, hands: Hands, part: str
 ) -> None:
@@ -267,6 +267,7 @@ async def test_what_a_job_that_is_gone_left_behind_is_deleted(
     await store.remove(RemoveRequest([job_id]))
     key = hands.record(job_id, part)
     adds = {"log": ("RPUSH", key, "{}"), "after": ("SADD", key, other)}
+    adds["stream"] = ("RPUSH", key, '1:1:1\t"a"')
     hands.do(*adds.get(part, ("ZADD", key, other, other)))
 
     codes = await found(store)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import Raw
 
 from kue.model.draft import draft
 from kue.model.histogram import Timing
 from kue.model.job import Completed, State
 from kue.model.schedule import Schedule
+from kue.model.stream import SentChunks
 from kue.store.contract import Store
 from kue.store.values import (
     AuditEntry,
@@ -134,6 +136,19 @@ async def test_a_line_of_a_log_that_cannot_be_read_is_taken_out(
     await repaired(store, "bad-value", message, "take it out")
 
     assert [line.text for line in await store.logs(job_id)] == ["one", "two"]
+
+
+async def test_a_chunk_that_cannot_be_read_is_taken_out(
+    store: Store, hands: Hands
+) -> None:
+    job = await start_one(store)
+    await store.append_chunks([SentChunks(job, 0, [Raw(b"1"), Raw(b"2")])])
+    hands.do("RPUSH", hands.record(job.id, "stream"), "x")
+
+    message = f"the stream of job {job.id} has a chunk that cannot be read: 'x'"
+    await repaired(store, "bad-value", message, "take it out")
+
+    assert [chunk.value for chunk in await store.chunks(job.id)] == [1, 2]
 
 
 async def test_a_record_is_swept_when_its_time_is_over(

@@ -18,6 +18,7 @@ from kue.model.histogram import Timing
 from kue.model.job import Completed, Job, Spec, State
 from kue.model.settings import load
 from kue.model.steps import Signal
+from kue.model.stream import SentChunks
 from kue.store import store_for
 from kue.store.contract import Store
 from kue.store.values import (
@@ -59,6 +60,7 @@ JOB = Job(
 DRAFT = draft("email")
 OUTCOME = Outcome(JOB, Completed())
 CLAIM = Claim("lane", 1)
+CHUNKS = SentChunks(JOB, 0, [Raw(b"1")])
 SCHEDULE = every("s", "1m", DRAFT, first_at=T0)
 
 VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
@@ -87,6 +89,8 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "stacks": lambda store: store.stacks("w1"),
     "progress": lambda store: store.progress([Progress(1, 5)]),
     "log": lambda store: store.log(1, [LogLine("hello")]),
+    "append_chunks": lambda store: store.append_chunks([CHUNKS]),
+    "chunks": lambda store: store.chunks(1),
     "steps": lambda store: store.steps(1),
     "record_step": lambda store: store.record_step(JOB, "a", Raw(b"1"), duration=1),
     "receive": lambda store: store.receive(JOB, "paid", 1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from typing import assert_type
 
 from kue import (
@@ -48,6 +48,17 @@ async def report(job: ActiveJob, page: int) -> str:
     return f"{job.id}: {page}"
 
 
+@q.task
+async def tell(job: ActiveJob, topic: str) -> AsyncIterator[str]:
+    yield topic
+
+
+@q.task(attempts=2)
+def spell(word: str) -> Generator[str, None, int]:
+    yield from word
+    return len(word)
+
+
 @q.task(
     attempts="unlimited",
     retry_until="2h",
@@ -74,6 +85,8 @@ async def calls_become_jobs_of_the_same_result() -> None:
     assert_type(await count.enqueue(["a"], twice=True), JobHandle[int])
     assert_type(await report.enqueue(7), JobHandle[str])
     assert_type(await render.enqueue(page=7), JobHandle[bytes])
+    assert_type(await tell.enqueue("kue"), JobHandle[None])
+    assert_type(await spell.enqueue("kue"), JobHandle[int])
     job = await send.options(priority="high", delay="10m").enqueue(to="a@b.c")
     assert_type(await job.result(), dict[str, int])
     many = await count.enqueue_many([{"words": []}, count.draft([])])

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 from typing import Never
 
@@ -133,3 +134,18 @@ def charge(path: str) -> str:
     with Path(path).open("a") as file:
         file.write("charge\n")
     return "charged"
+
+
+def spell(word: str) -> Generator[str, None, int]:
+    yield from word
+    return len(word)
+
+
+async def spell_async(word: str) -> AsyncIterator[str]:
+    for letter in word:
+        yield letter
+
+
+def send_words(job: kue.ActiveJob, number: int) -> None:
+    for at in range(number):
+        job.send({"word": at})

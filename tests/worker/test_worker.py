@@ -19,8 +19,9 @@ from kue import (
     Release,
     State,
 )
+from kue.model.settings import Settings
 from kue.store.contract import Store
-from kue.worker.progress_sender import ProgressSender
+from kue.worker.run_services import RunServices
 from tests.conftest import new_queue
 from tests.support.engines import Engine
 from tests.support.flaky import Wire
@@ -571,7 +572,8 @@ async def test_progress_of_a_run_that_was_taken_away_tells_the_handler(
     q.process("email", echo)
     await worked(q, handle)
 
-    active = LosableJob(lost, ProgressSender(kue_store))
+    services = RunServices(kue_store, Settings(), None)
+    active = LosableJob(lost, services.progress_sender)
     with pytest.raises(LeaseLost):
         await active.progress(1, 2)
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: How often a thread that waits for a loop looks whether it was interrupted.
+_LOOK_SECONDS = 0.2
+
 
 def running() -> asyncio.AbstractEventLoop | None:
     """Return the running loop of this thread, if there is one."""
@@ -42,6 +45,24 @@ async def await_in(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]
     if running() is loop:
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
+def block_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """
+    Run *work* in *loop* and wait for it in this thread, which must be another.
+
+    An exception that is raised in this thread from outside ends the wait soon.
+    """
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        while True:
+            try:
+                return future.result(_LOOK_SECONDS)
+            except TimeoutError:
+                if future.done():
+                    raise
+    finally:
+        future.cancel()
 
 
 class LoopCalls(Generic[T]):

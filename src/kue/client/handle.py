@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 import msgspec
 
 from kue.client.signals import send_signal
+from kue.client.stream_reader import StreamReader
 from kue.client.subscriptions import Callback, Callbacks, kind_of
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import (
@@ -21,6 +22,7 @@ from kue.model.errors import (
 from kue.model.events import Event, Kind
 from kue.model.job import FINAL, PROMOTABLE, SEALED, UNKNOWN_ERROR, State
 from kue.model.sealed_payload import readable, refusal_of
+from kue.model.stream import Position
 from kue.store.reply_errors import check, check_reply
 from kue.store.values import (
     Added,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from kue.model.options import AttemptsGiven
     from kue.model.payload import JSON
     from kue.model.steps import JobSteps
+    from kue.model.stream import Chunk
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -208,6 +211,50 @@ class JobHandle(Generic[T_co]):
             # The creator of the handle declared that its result is JSON.
             return cast("T_co", result)
         return self._reader(result)
+
+    # -- stream ----------------------------------------------------------------
+
+    async def stream(
+        self, *, timeout: Duration | None = None
+    ) -> AsyncGenerator[JSON, None]:
+        """
+        Yield what the job sends while it runs, from the beginning until it ends::
+
+            async for token in job.stream():
+                print(token, end="")
+
+        These are the values that its handler yields, if it is a generator, or passes
+        to `kue.ActiveJob.send`.  They come from one run: chunks of an earlier attempt
+        are not shown.
+
+        Raises:
+            As `chunks`.
+        """
+        async with aclosing(self.chunks(timeout=timeout)) as chunks:
+            async for chunk in chunks:
+                yield chunk.value
+
+    def chunks(
+        self, *, after: str = "", timeout: Duration | None = None
+    ) -> AsyncGenerator[Chunk, None]:
+        """
+        Yield what `stream` yields, each value with its id, attempt and time.
+
+        *after* is the id of the last chunk that was read before: only what follows it
+        is yielded.
+
+        Raises:
+            StreamRestarted: Another run began after chunks were read: drop those, and
+                call this again, without *after*.
+            JobFailed, JobCancelled: It ended that way, after its last chunk.
+            JobNotFound: It was removed; with ``remove_on_complete`` also when it ended
+                before.
+            TimeoutError: No chunk was sent for as long as *timeout*; the job goes on.
+            ValueError: *after* is not the id of a chunk.
+        """
+        given = None if timeout is None else milliseconds(timeout, field="timeout")
+        seconds = None if given is None else given / 1000
+        return StreamReader(self, Position.after(after), seconds).chunks()
 
     # -- events ----------------------------------------------------------------
 

@@ -126,7 +126,7 @@ class InlineConnection(Connection):
 
     async def _ending(self, job: Job) -> Ending | None:
         if self._services is None:
-            self._services = RunServices(self.store, self.settings.url, JobFlows(self))
+            self._services = RunServices(self.store, self.settings, JobFlows(self))
         run = ActiveRun(job, self._services, _NoLane())
         with ExitStack() as stack:
             if self.settings.capture:

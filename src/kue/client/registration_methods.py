@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -16,7 +16,6 @@ from typing import (
     overload,
 )
 
-from kue.aio.callbacks import is_async
 from kue.client.alert_registration import AlertRegistration
 from kue.client.declared_schedules import module_of
 from kue.client.hooks import FailoverHook, FailureHook, Hook, Hooks, Middleware
@@ -29,7 +28,13 @@ from kue.model.arguments import Arguments
 from kue.model.backoff import exponential
 from kue.model.options import JobOptions
 from kue.worker.active_job import ActiveJob
-from kue.worker.handler_adapters import Execution, arguments_taken, in_thread, with_done
+from kue.worker.handler_adapters import (
+    Execution,
+    adapted,
+    arguments_taken,
+    place_of,
+    with_done,
+)
 
 if TYPE_CHECKING:
     from kue.client.exception_kinds import ExceptionKinds
@@ -82,6 +87,22 @@ class TaskDecorator(Protocol):
     ) -> Task[P, Coroutine[Any, Any, T], T]: ...
     @overload
     def __call__(
+        self, function: Callable[Concatenate[ActiveJob, P], AsyncIterator[T]], /
+    ) -> Task[P, AsyncIterator[T], None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, AsyncIterator[T]], /
+    ) -> Task[P, AsyncIterator[T], None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[ActiveJob, P], Generator[T, Any, R]], /
+    ) -> Task[P, Generator[T, Any, R], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Generator[T, Any, R]], /
+    ) -> Task[P, Generator[T, Any, R], R]: ...
+    @overload
+    def __call__(
         self, function: Callable[Concatenate[ActiveJob, P], T], /
     ) -> Task[P, T, T]: ...
     @overload
@@ -112,6 +133,22 @@ class Registration(ScheduleRegistration, AlertRegistration):
     ) -> Task[P, Coroutine[Any, Any, T], T]: ...
     @overload
     def task(
+        self, function: Callable[Concatenate[ActiveJob, P], AsyncIterator[T]], /
+    ) -> Task[P, AsyncIterator[T], None]: ...
+    @overload
+    def task(
+        self, function: Callable[P, AsyncIterator[T]], /
+    ) -> Task[P, AsyncIterator[T], None]: ...
+    @overload
+    def task(
+        self, function: Callable[Concatenate[ActiveJob, P], Generator[T, Any, R]], /
+    ) -> Task[P, Generator[T, Any, R], R]: ...
+    @overload
+    def task(
+        self, function: Callable[P, Generator[T, Any, R]], /
+    ) -> Task[P, Generator[T, Any, R], R]: ...
+    @overload
+    def task(
         self, function: Callable[Concatenate[ActiveJob, P], T], /
     ) -> Task[P, T, T]: ...
     @overload
@@ -127,8 +164,9 @@ class Registration(ScheduleRegistration, AlertRegistration):
         """
         Make a task of a function: its calls can be jobs, and workers run them.
 
-        Coroutine functions run on the worker's event loop, plain ones in a thread, and
-        either in its own process with ``execution="process"``.  Jobs are tried 3
+        Async functions run on the worker's event loop, plain ones in a thread, and
+        either in its own process with ``execution="process"``.  What a generator yields
+        is the stream of the job, see `kue.JobHandle.stream`.  Jobs are tried 3
         times with exponential backoff unless the options differ::
 
             @q.task(attempts=5, timeout="30s", tags=["mail"])
@@ -192,7 +230,7 @@ class Registration(ScheduleRegistration, AlertRegistration):
         for limit in named:
             self._handlers.limits.add(limit, type)
         self._handlers.modules.add(module_of(function))
-        where = execution or ("loop" if is_async(function) else "thread")
+        where = execution or place_of(function)
         if where == "process" and uses:
             raise ValueError(
                 f"{task.name} runs in its own process, where the worker's "
@@ -288,21 +326,21 @@ class Registration(ScheduleRegistration, AlertRegistration):
                 f"the handler of {type!r} must be a function that takes the job, "
                 f"not {handler!r}"
             )
-        if is_blocking and is_async(handler):
+        where = place_of(handler)
+        if is_blocking and where == "loop":
             raise TypeError(
                 f"{handler!r} is a coroutine function, which never blocks; "
                 f"use process({type!r}, …)"
             )
         self._handlers.modules.add(module_of(handler))
-        where = "loop" if is_async(handler) else "thread"
-        adapted: Any = handler
         number = arguments_taken(handler)
-        if number > 1:
-            adapted = with_done(handler, takes_ctx=number > 2)
-        elif where == "thread":
-            adapted = in_thread(handler)
+        run = (
+            with_done(handler, takes_ctx=number > 2)
+            if number > 1
+            else adapted(handler, handler)
+        )
         self._handlers.add(
-            HandlerSettings(type=type, handler=adapted, execution=where, slots=n)
+            HandlerSettings(type=type, handler=run, execution=where, slots=n)
         )
         return handler
 

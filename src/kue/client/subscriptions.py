@@ -38,7 +38,9 @@ def kind_of(name: str, *, prefix: str = "") -> Kind:
     Raises:
         ValueError: There is no such event; the message lists those there are.
     """
-    names = {prefix + kind: kind for kind in Kind if kind is not Kind.ALERT}
+    # Chunks are only sent to subscribers of one job.
+    left_out = {Kind.ALERT, Kind.CHUNK} if prefix else {Kind.ALERT}
+    names = {prefix + kind: kind for kind in Kind if kind not in left_out}
     kind = names.get(name.replace(" ", "_"))
     if kind is None:
         raise ValueError(f"event {name!r} is unknown; there are {', '.join(names)}")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 import msgspec
 
-from kue.aio.callbacks import is_async
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.declared_limits import limited_by
 from kue.client.deferred_calls import DeferredCalls, on_commit, on_response
@@ -22,7 +21,7 @@ from kue.client.flow import Signature
 from kue.client.handle import JobHandle, added_handle
 from kue.model.arguments import result_reader
 from kue.worker.current_job import CURRENT
-from kue.worker.handler_adapters import in_process, in_thread, target_of
+from kue.worker.handler_adapters import adapted, in_process, place_of, target_of
 
 if TYPE_CHECKING:
     from kue.client.connection import Connection
@@ -278,12 +277,10 @@ def _key(data: dict[str, Any], task: str) -> str:
 def handler_of(task: Task[..., Any, Any], where: str) -> Any:
     """Return what a worker calls with the run of a job of *task*."""
     match where:
-        case "loop" if is_async(task.function):
-            return task.run
-        case "thread" if not is_async(task.function):
-            return in_thread(task.run)
         case "process":
             return in_process(target_of(task))
+        case "loop" | "thread" if where == place_of(task.function):
+            return adapted(task.function, task.run)
         case "loop":
             raise ValueError(
                 f"{task.name} is a plain function, which would block the event loop; "

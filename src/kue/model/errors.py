@@ -5,7 +5,8 @@ docs/reference/errors.md shows them as a tree.
 
 Handlers steer their own run by raising one of these, which are not KueErrors:
 Retry, Release, Fail, Cancel, Skip.  Data that does not fit a task is BadArguments, a
-Fail; so are StepError and SignalTimeout.  Suspended ends a run that sleeps or waits.
+Fail; so are StepError, StreamFull and SignalTimeout.  Suspended ends a run that sleeps
+or waits.
 """
 
 from __future__ import annotations
@@ -81,6 +82,17 @@ class LeaseLost(JobError):
             job_id,
             f"the lease on job {job_id} ran out and the job was reclaimed; "
             "whatever this run still reports is dropped",
+        )
+
+
+class StreamRestarted(JobError):
+    """Another run of the job began: what its stream has sent before does not count."""
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(
+            job_id,
+            f"job {job_id} was started again, and its stream begins anew: drop what "
+            "was read, and call stream() again",
         )
 
 
@@ -281,6 +293,10 @@ STEERING = (Retry, Release, Fail, Cancel, Skip, Suspended)
 
 class StepError(Fail):
     """A step has the name of another one, or cannot be kept; no retry can fix it."""
+
+
+class StreamFull(Fail):
+    """A job has sent as many chunks, or bytes, as a stream may have; no retry helps."""
 
 
 class SignalTimeout(Fail):

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     START = "start"
     PROMOTION = "promotion"
     PROGRESS = "progress"
+    CHUNK = "chunk"
     FAILED_ATTEMPT = "failed_attempt"
     FAILED = "failed"
     COMPLETE = "complete"

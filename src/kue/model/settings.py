@@ -19,6 +19,7 @@ from kue.model.names import check_name
 from kue.model.payload import MAX_DATA
 from kue.model.payload_keys import PayloadKey, Protection
 from kue.model.retry_policy import MAX_STALLS
+from kue.model.stream import MAX_CHUNKS, MAX_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +56,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     budget: int = 5_000
     #: Bytes of JSON one job's data may have.
     max_data: int = MAX_DATA
+    #: Chunks that a job's stream may have, and bytes of JSON in all of them.
+    max_chunks: int = MAX_CHUNKS
+    max_stream: int = MAX_STREAM
     #: Accept a Redis that may evict keys, and with them jobs.
     allow_eviction: bool = False
     #: Ended jobs kept of each type.
@@ -98,7 +102,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _DURATIONS = frozenset({"lease", "budget", "keep_failed", "blocked"})
-_NUMBERS = frozenset({"max_data", "keep_complete", "max_stalls"})
+_NUMBERS = frozenset(
+    {"max_data", "max_chunks", "max_stream", "keep_complete", "max_stalls"}
+)
 _FLAGS = frozenset(
     {"allow_eviction", "capture", "strict_lease", "job_events", "accept_plain"}
 )

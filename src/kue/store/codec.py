@@ -15,8 +15,9 @@ import msgspec
 
 from kue.model.fingerprint import LENGTH, fingerprint
 from kue.model.job import BEGAN, MAX_HISTORY, Attempt, Ending, Error, Failed, Job, Spec
-from kue.model.payload import MAX_RESULT, encode
+from kue.model.payload import MAX_RESULT, decode, encode
 from kue.model.steps import MAX_SUSPENSIONS
+from kue.model.stream import Chunk
 
 #: Characters kept of an error's message and of its stack.
 MAX_ERROR_TEXT = 4000
@@ -90,6 +91,21 @@ def error_of(exc: BaseException, stack: str = "") -> Error:
 def result_of(value: object) -> msgspec.Raw:
     """Return a result as JSON; raise `BadPayload` if it has none or is too large."""
     return encode(value, field="result", limit=MAX_RESULT)
+
+
+def chunk_of(value: object) -> msgspec.Raw:
+    """Return a chunk as JSON; raise `BadPayload` if it has none or is too large."""
+    encoded = encode(value, field="chunk", limit=MAX_RESULT)
+    # A tab would end it early in an event; only JSON from elsewhere may have one.
+    return encode(decode(encoded)) if b"\t" in bytes(encoded) else encoded
+
+
+def read_chunk(
+    run: int, index: int, attempt: int, at: int, value: bytes | str
+) -> Chunk:
+    """Return a chunk whose value `chunk_of` has encoded."""
+    text = value.encode() if isinstance(value, str) else value
+    return Chunk(run, index, attempt, at, decode(text))
 
 
 def _clean(text: str, limit: int, *, keep_end: bool = False) -> str:

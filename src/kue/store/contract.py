@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from kue.model.errors import ConfigError
 from kue.model.events import Event
 from kue.model.settings import LEASE_MS, Keep
+from kue.model.stream import BEGINNING
 from kue.store import search
 from kue.store.search import SearchRequest
 from kue.store.values import (
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from kue.model.named_limits import StoredLimit
     from kue.model.schedule import Schedule
     from kue.model.steps import JobSteps, Signal, Step
+    from kue.model.stream import Chunk, Position, SentChunks
     from kue.store.search import Redactor
 
 #: Called with (done, total) while a check runs.
@@ -456,6 +458,35 @@ class Store(ABC):
         Append lines to the log of a job in any state; keeps MAX_LOG_LINES.
 
         GONE when the job does not exist, or *created_at* is that of another one.
+        """
+
+    # -- streams ---------------------------------------------------------------
+
+    @abstractmethod
+    async def append_chunks(
+        self, sent: Sequence[SentChunks], *, now: int | None = None
+    ) -> list[Result]:
+        """
+        Append to the streams of running jobs, each named once.
+
+        A stream has the chunks of one run: with the first one of a later run, those of
+        the earlier run are deleted.  `SentChunks.start` makes a repeated call a no-op.
+        Subscribers to the job itself, and no others, get an event.  It has the chunks
+        only where nothing is left to read after the end, with ``remove_on_complete``.
+
+        DONE; REFUSED when chunks before *start* are missing; LOST when the run is not
+        the current one; GONE.
+        """
+
+    @abstractmethod
+    async def chunks(
+        self, job_id: int, after: Position = BEGINNING, *, limit: int = MAX_BATCH
+    ) -> list[Chunk]:
+        """
+        Return the chunks of a job's stream that follow a position; none: no more yet.
+
+        If the stream is that of another run than the position's, from its beginning.
+        A page ends once it has about `MAX_CALL_BYTES`, with at least one chunk.
         """
 
     # -- steps and signals -----------------------------------------------------

@@ -28,7 +28,11 @@ class EventBuffer:
 
     def put(self, event: Event, seq: int = 0) -> None:
         """Add an event, if this subscriber wants it.  Never blocks."""
-        if self._only is not None and event.job_id not in self._only:
+        if self._only is None:
+            # Those who subscribe to all jobs would get little else.
+            if event.kind is Kind.CHUNK:
+                return
+        elif event.job_id not in self._only:
             return
         if len(self._events) == self._size:
             self._events.popleft()

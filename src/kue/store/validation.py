@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kue.model.job import Draft
     from kue.model.schedule import Schedule
     from kue.model.steps import Signal
+    from kue.model.stream import SentChunks
     from kue.store.values import Limits, MoveRequest
 
 
@@ -97,6 +98,11 @@ def _check_numbers(what: str, numbers: Sequence[int], lowest: int) -> None:
                 f"{what} has ids of jobs, or -1 for the first draft of the call and so "
                 f"on up to earlier ones, not {number}"
             )
+
+
+def check_chunks(sent: Sequence[SentChunks]) -> None:
+    """Raise `InvalidCall` for more chunks than one call may have."""
+    check_batch([value for one in sent for value in one.values], "chunks")
 
 
 def check_limit(limit: int, *, least: int = 0, most: int = MAX_BATCH) -> None:
@@ -306,6 +312,8 @@ CHECKS: dict[str, Callable[..., None]] = {
     "failures": lambda limit=MAX_BATCH: check_limit(limit),
     "forget_failures": lambda failures, **_: check_batch(failures, "failures"),
     "limit_use": lambda name, limit=100, **_: check_limit(limit, least=1),
+    "append_chunks": lambda sent, **_: check_chunks(sent),
+    "chunks": lambda job_id, after=None, limit=MAX_BATCH: check_limit(limit, least=1),
     "record_step": lambda job, name, result, **_: check_step(name),
     "receive": lambda job, signal, number, **_: check_step(signal, number),
     "signal": lambda job_id, signal, **_: check_signal(signal),

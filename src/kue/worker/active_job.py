@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from kue.model import retry_policy
 from kue.model.job import UNKNOWN_ERROR, Failed
+from kue.store.codec import chunk_of
 from kue.worker.durable_steps import NO_DEFAULT, DurableSteps
 from kue.worker.progress_values import line as log_line
 from kue.worker.progress_values import progress as progress_update
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
+    from msgspec import Raw
+
     from kue.client.batch_handle import BatchHandle, Call
     from kue.model.duration import Duration
     from kue.model.job import Job
     from kue.model.payload import JSON
     from kue.store.values import LogLine, Progress
+    from kue.worker.chunk_sender import Outbox
     from kue.worker.durable_steps import StepStore
     from kue.worker.progress_values import ProgressReply
 
@@ -35,21 +39,31 @@ _NO_STORE = (
 
 
 class ProgressSink(Protocol):
-    """Takes progress and log lines of a job; from any thread, without waiting."""
+    """Takes what a job reports, from any thread; only for chunks it may wait."""
 
     def send(self, active: ActiveJob, report: Progress | LogLine) -> ProgressReply: ...
+    def send_chunk(self, active: ActiveJob, chunk: Raw) -> ProgressReply: ...
 
 
 class ActiveJob:
     """
     A job while it runs.
 
-    Handlers read :attr:`data` and may report with :meth:`log` and :meth:`progress`,
-    from coroutines, threads and child processes alike.  What they return becomes the
-    job's result; what they raise, its error.
+    Handlers read :attr:`data` and may report with :meth:`log`, :meth:`progress` and
+    :meth:`send`, from coroutines, threads and child processes alike.  What they return
+    becomes the job's result; what they raise, its error.
     """
 
-    __slots__ = ("_clock", "_sink", "_steps", "job", "lines", "partial", "reached")
+    __slots__ = (
+        "_clock",
+        "_sink",
+        "_steps",
+        "job",
+        "lines",
+        "outbox",
+        "partial",
+        "reached",
+    )
 
     def __init__(self, job: Job, sink: ProgressSink) -> None:
         #: The job as it was claimed.
@@ -62,6 +76,8 @@ class ActiveJob:
         self.partial = ""
         #: The last progress that it reported.
         self.reached: Progress | None = None
+        #: What it has sent to its stream; None if it has sent nothing.
+        self.outbox: Outbox | None = None
 
     def __repr__(self) -> str:
         return f"<ActiveJob {self.id} {self.type!r}, attempt {self.attempt}>"
@@ -182,6 +198,24 @@ class ActiveJob:
         """
         update = progress_update(self.id, done, total, data, token=self.job.token)
         return self._sink.send(self, update)
+
+    def send(self, chunk: JSON) -> ProgressReply:
+        """
+        Append to the stream of the job, which clients read with ``job.stream()``::
+
+            await job.send(token)
+
+        JSON of up to 64 KiB.  Chunks are in flight when this returns, and all are
+        written before the run ends.  ``await job.send(…)`` waits if the store writes
+        more slowly than this run sends; in a plain handler the call itself waits.
+
+        Raises:
+            StreamFull: The stream has as many chunks, or bytes, as the settings allow.
+            BadPayload: It is not JSON, or too large.
+            LeaseLost: The job was reclaimed; stop, the outcome of this run is dropped.
+            JobNotFound: It was removed.
+        """
+        return self._sink.send_chunk(self, chunk_of(chunk))
 
     # -- durable steps ---------------------------------------------------------
 

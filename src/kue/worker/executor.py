@@ -86,6 +86,9 @@ async def execute(
         if run.job.spec.inputs:
             await read_inputs(run)
         ending = _ending_before(run) or ending_of_result(await handler(run))
+        if run.outbox is not None:
+            # Here, where the timeout of the run counts and an error fails it.
+            await run.outbox.flush()
     # Every exception, SystemExit included: a handler ends its run, never the worker.
     except BaseException as exc:
         is_forced = run.is_interrupted

@@ -17,6 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from kue.aio.callbacks import is_async
 from kue.model.errors import SoftTimeout
 from kue.model.payload import JSON
+from kue.worker.generators import (
+    is_async_generator,
+    is_generator,
+    send_all,
+    send_each,
+)
 from kue.worker.pools.child_names import MAIN, module_name
 from kue.worker.pools.processes import FunctionTarget
 from kue.worker.pools.threads import Interrupted
@@ -28,6 +34,23 @@ Execution: TypeAlias = Literal["loop", "thread", "process"]
 #: Called with the run, or in a child with the job.
 Call: TypeAlias = Callable[[Any], Any]
 RunHandler: TypeAlias = Callable[["ActiveRun"], Awaitable[JSON]]
+
+
+def place_of(function: Any) -> Execution:
+    """Return where *function* runs by default: async ones on the loop."""
+    is_on_loop = is_async(function) or is_async_generator(function)
+    return "loop" if is_on_loop else "thread"
+
+
+def adapted(function: Any, call: Call) -> RunHandler:
+    """Have *call*, which calls *function*, run in its place; generators send chunks."""
+    if is_async_generator(function):
+        return lambda run: send_each(run, call(run))
+    if is_async(function):
+        return call
+    if is_generator(function):
+        return in_thread(lambda run: send_all(run, call(run)))
+    return in_thread(call)
 
 
 def in_thread(call: Call) -> RunHandler:

@@ -16,14 +16,18 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kue.aio.coalesced_calls import CoalescedCalls
+from kue.aio.loop_calls import block_on
 from kue.aio.throttled_log import ThrottledLog
 from kue.model.errors import StoreFull, StoreUnavailable
 from kue.store.values import MAX_BATCH, MAX_LOG_LINES, LogLine, Progress, Result
 from kue.worker.progress_values import ProgressReply
 
 if TYPE_CHECKING:
+    from msgspec import Raw
+
     from kue.store.contract import Store
     from kue.worker.active_job import ActiveJob
+    from kue.worker.chunk_sender import ChunkSender
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +51,9 @@ class _Pending:
 
 
 class ProgressSender:
-    """Sends progress and log lines of one worker's runs; a `ProgressSink` for all."""
+    """Sends what one worker's runs report; a `ProgressSink` for all of them."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, chunks: ChunkSender) -> None:
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -60,6 +64,7 @@ class ProgressSender:
             self._send_batches, "kue progress", context=contextvars.copy_context()
         )
         self._log = ThrottledLog(logger)
+        self._chunks = chunks
 
     def send(self, active: ActiveJob, report: Progress | LogLine) -> ProgressReply:
         """Send *report* with the next batch."""
@@ -69,14 +74,36 @@ class ProgressSender:
         self._loop.call_soon_threadsafe(self._collect, active, report)
         return ProgressReply(active.id, wanted, None)
 
+    def send_chunk(self, active: ActiveJob, chunk: Raw) -> ProgressReply:
+        """
+        Append *chunk* to the stream of *active*; a thread waits here for room.
+
+        Raises:
+            StreamFull, LeaseLost, JobNotFound, StoreError: As `ChunkSender.add`.
+        """
+        if threading.get_ident() == self._thread:
+            room = self._chunks.add(active, chunk).room
+            return ProgressReply(active.id, "send chunks", room)
+        block_on(self._loop, self._send_chunk(active, chunk))
+        return ProgressReply(active.id, "send chunks", None)
+
+    async def _send_chunk(self, active: ActiveJob, chunk: Raw) -> None:
+        await self.send_chunk(active, chunk)
+
     def has_pending(self, active: ActiveJob) -> bool:
-        """Return whether reports of *active* are not written yet."""
-        return active in self._pending or active in self._in_flight
+        """Return whether reports of *active* may not be written yet."""
+        return (
+            active in self._pending
+            or active in self._in_flight
+            or active.outbox is not None
+        )
 
     async def flush(self, active: ActiveJob) -> None:
         """Return once all reports of *active* so far were written or dropped."""
         while pending := self._in_flight.get(active) or self._pending.get(active):
             await asyncio.shield(pending.reply)
+        if active.outbox is not None:
+            await active.outbox.finish()
 
     def _collect(self, active: ActiveJob, report: Progress | LogLine) -> Reply:
         pending = self._pending.get(active)

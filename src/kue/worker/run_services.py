@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from kue.aio.retry import StoreRetry
+from kue.worker.chunk_sender import ChunkSender, StreamLimits
 from kue.worker.pools.processes import ProcessPool
 from kue.worker.pools.threads import WorkerThreads
 from kue.worker.progress_sender import ProgressSender
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from kue.client.batch_handle import BatchHandle, Call
     from kue.model.job import Job
+    from kue.model.settings import Settings
     from kue.store.contract import Store
 
 
@@ -31,14 +33,18 @@ class FlowAccess(Protocol):
 class RunServices:
     """Lives as long as the worker; created on the worker's event loop."""
 
-    def __init__(self, store: Store, url: str, flow_access: FlowAccess | None) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, flow_access: FlowAccess | None
+    ) -> None:
         self.store = store
         self.loop = asyncio.get_running_loop()
         self.store_retry = StoreRetry(store.name)
         self._flow_access = flow_access
-        self.progress_sender = ProgressSender(store)
+        limits = StreamLimits(settings.max_chunks, settings.max_stream)
+        chunks = ChunkSender(store, self.store_retry, limits)
+        self.progress_sender = ProgressSender(store, chunks)
         self.threads = WorkerThreads()
-        self.children = ProcessPool(url)
+        self.children = ProcessPool(settings.url)
 
     @property
     def flow_access(self) -> FlowAccess:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kue.aio.loop_calls import block_on
 from kue.model.sealed_payload import readable
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from kue.worker.active_run import ActiveRun
 
 T = TypeVar("T")
-
-#: How often a thread that waits for the store looks whether it was interrupted.
-_LOOK_SECONDS = 0.2
 
 
 class RunStepStore:
@@ -54,16 +51,7 @@ class RunStepStore:
         return await self._services.threads.call(function)
 
     def block(self, call: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(call, self._services.loop)
-        try:
-            while True:
-                try:
-                    return future.result(_LOOK_SECONDS)
-                except TimeoutError:
-                    if future.done():
-                        raise
-        finally:
-            future.cancel()
+        return block_on(self._services.loop, call)
 
     async def _outlast(self, call: Callable[[], Awaitable[T]]) -> T:
         """

@@ -261,9 +261,7 @@ class Worker:
     async def _work(self) -> None:
         logger.info("worker %s started on %s", self.name, self._store.name)
         async with AsyncExitStack() as stack:
-            run_services = RunServices(
-                self._store, self._settings.url, self._flow_access
-            )
+            run_services = RunServices(self._store, self._settings, self._flow_access)
             stack.push_async_callback(run_services.close)
             idle_wait, poison_pills = self._build_lanes(run_services)
             handle_order = self._order_handler(run_services)

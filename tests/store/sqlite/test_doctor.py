@@ -111,6 +111,8 @@ MENDED = {
     "INSERT INTO links VALUES (2, 1)": [("stray-link", 1)],
     "INSERT INTO links VALUES (99, 6)": [("stray-link", 99)],
     "INSERT INTO logs VALUES (99, 0, 1, 'info', 0, 'x')": [("stray-log", 99)],
+    "INSERT INTO chunks VALUES (99, 0, 1, 1, 1, '1')": [("stray-log", 99)],
+    "INSERT INTO chunks VALUES (4, 0, 1, 1, 1, '1')": [("stray-log", 4)],
     "UPDATE counts SET n = n + 1 WHERE type = 'keyed'": [("count-drift", None)],
     "UPDATE errors SET n = n + 1 WHERE type = 'failed'": [("error-drift", None)],
     "DELETE FROM errors WHERE type = 'failed'": [("error-drift", None)],

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kue.client.subscriptions import Callback
+    from kue.model.duration import Duration
     from kue.model.events import Event
     from kue.model.job import Job
+    from kue.model.payload import JSON
+    from kue.model.stream import Chunk
 
 
 class SyncJobHandle(SyncHandleMethods[T_co]):
@@ -63,6 +66,24 @@ class SyncJobHandle(SyncHandleMethods[T_co]):
             self._calls,
             lambda queue: self._on(queue).events(),
             instead="async for event in job.events(): …",
+        )
+
+    def stream(self, *, timeout: Duration | None = None) -> Iterator[JSON]:
+        """Yield what the job sends while it runs; see `kue.JobHandle.stream`."""
+        return iterate(
+            self._calls,
+            lambda queue: self._on(queue).stream(timeout=timeout),
+            instead="async for chunk in job.stream(): …",
+        )
+
+    def chunks(
+        self, *, after: str = "", timeout: Duration | None = None
+    ) -> Iterator[Chunk]:
+        """Yield the same with ids, from a position; see `kue.JobHandle.chunks`."""
+        return iterate(
+            self._calls,
+            lambda queue: self._on(queue).chunks(after=after, timeout=timeout),
+            instead="async for chunk in job.chunks(): …",
         )
 
     def on(self, event: str, callback: Callback) -> Self:

@@ -194,7 +194,10 @@ def _responses(operation: Operation) -> dict[str, Any]:
         content = {"schema": _schema(operation.returns)}
         good["content"] = {operation.media_type: content}
     responses = {
-        str(status.value): {"description": status.phrase, **good}
+        str(status.value): {
+            "description": status.phrase,
+            **(good if status is not HTTPStatus.NO_CONTENT else {}),
+        }
         for status in (operation.status, *operation.also)
     }
     if operation.method == "GET":

@@ -72,6 +72,8 @@ class EventBroadcast:
         #: In the ring, but not yet in the buffers of clients.
         self._unsent: list[StreamMessage] = []
         self._buffers: set[ClientBuffer] = set()
+        #: Streams that are not of events, each until its event is set.
+        self._others: set[asyncio.Event] = set()
         self._is_up: bool | None = None
         self._is_closed = False
         self._background = BackgroundTasks()
@@ -84,7 +86,8 @@ class EventBroadcast:
     @property
     def is_full(self) -> bool:
         """Whether no further client is accepted."""
-        return self._is_closed or len(self._buffers) >= self.limits.clients
+        clients = len(self._buffers) + len(self._others)
+        return self._is_closed or clients >= self.limits.clients
 
     @contextmanager
     def join(
@@ -108,11 +111,26 @@ class EventBroadcast:
             self._buffers.discard(buffer)
             self._stop_later()
 
+    @contextmanager
+    def reserve(self) -> Iterator[asyncio.Event]:
+        """
+        Count another stream as a client, for as long as the context lasts.
+
+        The event it yields is set when that stream has to end.
+        """
+        ending = asyncio.Event()
+        self._others.add(ending)
+        self._watch_server()
+        try:
+            yield ending
+        finally:
+            self._others.discard(ending)
+            self._stop_later()
+
     async def close(self) -> None:
         """End every stream, and the subscription."""
         self._is_closed = True
-        for buffer in self._buffers:
-            buffer.close()
+        self._end_streams()
         self._cancel_stop()
         await self._background.close()
         for close in self.closing:
@@ -145,11 +163,20 @@ class EventBroadcast:
     # -- subscription ----------------------------------------------------------
 
     def _start(self) -> None:
-        self._cancel_stop()
         if self._task is None or self._task.done():
             self._task = self._background.start(self._listen(), "kue live")
+        self._watch_server()
+
+    def _watch_server(self) -> None:
+        self._cancel_stop()
         if self._ending is None or self._ending.done():
             self._ending = self._background.start(self._end_with_server(), "kue end")
+
+    def _end_streams(self) -> None:
+        for buffer in self._buffers:
+            buffer.close()
+        for ending in self._others:
+            ending.set()
 
     async def _end_with_server(self) -> None:
         """
@@ -160,12 +187,11 @@ class EventBroadcast:
         """
         while not _is_stopping():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(POLL_SECONDS)
-        for buffer in self._buffers:
-            buffer.close()
+        self._end_streams()
         self._stop()
 
     def _stop_later(self) -> None:
-        if not self._buffers and not self._is_closed:
+        if not self._buffers and not self._others and not self._is_closed:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self.limits.linger, self._stop)
 

@@ -7,53 +7,45 @@ when that changes.  Events of jobs follow; ``lagged`` reports that some are miss
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
-from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
 from kue.http.auth.access import admit
 from kue.http.framework.operations import Input, RequestContext, Section
-from kue.http.framework.problem import Refused, refused, try_later
+from kue.http.framework.problem import Refused, refused
 from kue.http.security.csrf import NOT_ALLOWED
 from kue.http.streaming.client_buffer import EventFilter
-from kue.model.errors import StoreError
+from kue.http.streaming.event_stream import (
+    KEEP_ALIVE,
+    MEDIA_TYPE,
+    EventStream,
+    check_room,
+    until,
+    while_all,
+    while_allowed,
+)
 from kue.model.events import Kind
 from kue.model.names import Name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Iterator
 
     from starlette.requests import HTTPConnection, Request
     from starlette.routing import BaseRoute
-    from starlette.types import Receive, Scope, Send
     from starlette.websockets import WebSocket
 
     from kue.http.auth.access import Guard
     from kue.http.streaming.broadcast import EventBroadcast
     from kue.http.streaming.client_buffer import ClientBuffer
-
-logger = logging.getLogger(__name__)
+    from kue.http.streaming.event_stream import SendPart, Write
 
 section = Section("events", "Live events of jobs.")
-
-MEDIA_TYPE = "text/event-stream"
-HEADERS = {
-    "Cache-Control": "no-store",
-    # Asks proxies not to buffer the response.
-    "X-Accel-Buffering": "no",
-}
-#: Milliseconds after which a browser that lost its connection reconnects.
-RETRY = b"retry: 1000\n\n"
-#: A comment, which clients ignore; proxies see an active connection.
-KEEP_ALIVE = b":\n\n"
 
 #: The close code of WebSockets for "try again later".
 NOT_NOW = 1013
@@ -96,114 +88,32 @@ async def stream(context: RequestContext, query: Watched) -> Stream:
     included.
     """
     broadcast: EventBroadcast = context.request.app.state.live
-    _check_room(broadcast)
+    check_room(broadcast)
     last_id = context.request.headers.get("last-event-id", query.last_event_id)
     allowed = partial(_while_allowed, broadcast, context.guard, context.request)
-    return EventStream(broadcast, query.event_filter, last_id, allowed)
+    return EventStream(partial(_join, broadcast, query.event_filter, last_id), allowed)
 
 
-class EventStream(Response):
-    """
-    A response that lasts until the client disconnects or the server stops.
-
-    Or until *allowed* returns: the client has lost its access.
-    """
-
-    media_type = MEDIA_TYPE
-
-    def __init__(
-        self,
-        broadcast: EventBroadcast,
-        event_filter: EventFilter,
-        last_id: str,
-        allowed: Callable[[], Coroutine[Any, Any, None]],
-    ) -> None:
-        # Response.__init__ would set a content length of 0.
-        self.status_code = HTTPStatus.OK.value
-        self.background = None
-        self.init_headers(HEADERS)
-        self._broadcast = broadcast
-        self._event_filter = event_filter
-        self._last_id = last_id
-        self._allowed = allowed
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] == "HEAD":
-            await self._start(send)
-        else:
-            with self._broadcast.join(self._event_filter, self._last_id) as buffer:
-                await self._start(send)
-                await _while_all(
-                    _write(buffer, send),
-                    _until(receive, "http.disconnect"),
-                    self._allowed(),
-                )
-        await _send_part(send, b"", is_last=True)
-
-    async def _start(self, send: Send) -> None:
-        await send(
-            {
-                "type": "http.response.start",
-                "status": self.status_code,
-                "headers": self.raw_headers,
-            }
-        )
+@contextmanager
+def _join(
+    broadcast: EventBroadcast, event_filter: EventFilter, last_id: str
+) -> Iterator[Write]:
+    with broadcast.join(event_filter, last_id) as buffer:
+        yield partial(_write, buffer)
 
 
-def _check_room(broadcast: EventBroadcast) -> None:
-    if broadcast.is_full:
-        raise try_later(
-            HTTPStatus.SERVICE_UNAVAILABLE, "too many streams are open already"
-        )
-
-
-async def _write(buffer: ClientBuffer, send: Send) -> None:
-    await _send_part(send, RETRY)
+async def _write(buffer: ClientBuffer, send_part: SendPart) -> None:
     while buffer.is_open:
         messages = await buffer.take()
         part = b"".join([message.frame for message in messages])
-        await _send_part(send, part or KEEP_ALIVE)
-
-
-async def _send_part(send: Send, part: bytes, *, is_last: bool = False) -> None:
-    # Servers may raise when the client is gone; that is how most streams end.
-    with suppress(OSError):
-        await send(
-            {"type": "http.response.body", "body": part, "more_body": not is_last}
-        )
-
-
-async def _until(receive: Receive, disconnect: str) -> None:
-    while (await receive())["type"] != disconnect:
-        pass
-
-
-async def _while_all(*works: Coroutine[Any, Any, None]) -> None:
-    """Run all until one returns; the others are cancelled."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(work) for work in works]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
+        await send_part(part or KEEP_ALIVE)
 
 
 async def _while_allowed(
     broadcast: EventBroadcast, guard: Guard, connection: HTTPConnection
 ) -> None:
-    """Return once the client has lost its access: its session has ended, say."""
     [operation] = section.operations
-    while True:
-        await asyncio.sleep(broadcast.limits.recheck)
-        try:
-            await admit(guard, connection, operation.scope)
-        except StoreError:
-            # This cannot be checked now.
-            continue
-        except Exception as exc:
-            # A client that reconnects gets the error.
-            if refused(exc) is None:
-                logger.exception("the guard of a stream failed")
-            return
+    await while_allowed(broadcast.limits.recheck, guard, connection, operation.scope)
 
 
 # -- WebSocket -----------------------------------------------------------------
@@ -224,10 +134,10 @@ def routes(guard: Guard, broadcast: EventBroadcast) -> list[BaseRoute]:
                 await _refuse(websocket, problem)
             else:
                 with broadcast.join(query.event_filter, query.last_event_id) as buffer:
-                    await _while_all(
+                    await while_all(
                         _send_messages(buffer, websocket),
                         # Messages of the client are ignored.
-                        _until(websocket.receive, "websocket.disconnect"),
+                        until(websocket.receive, "websocket.disconnect"),
                         _close_without_access(broadcast, guard, websocket),
                     )
 
@@ -240,7 +150,7 @@ async def _admitted(
     """Return the query of a client, if it has access."""
     [operation] = section.operations
     await admit(guard, websocket, operation.scope)
-    _check_room(broadcast)
+    check_room(broadcast)
     # It reads only what WebSockets have, too.
     arguments = operation.arguments(cast("Request", websocket), b"")
     query: Watched = arguments["query"]

@@ -47,6 +47,11 @@ KEYS = (
     (":job:<id>", "string", "the record: header, body, one history line per ending"),
     (":job:<id>:log", "list", "log lines, JSON"),
     (":job:<id>:steps", "hash", "durable steps and signals: `store/step_record.py`"),
+    (
+        ":job:<id>:stream",
+        "list",
+        "chunks of the last run that sent any: fence:attempt:time, tab, JSON",
+    ),
     (":job:<id>:after", "set", "jobs that a blocked job waits for"),
     (":job:<id>:then", "zset", "jobs that wait for this one to succeed"),
     (

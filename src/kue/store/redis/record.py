@@ -13,7 +13,7 @@ The second line is the body (`kue.store.codec`), the others are the history.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,9 +21,12 @@ from kue.model.errors import StoreCorrupt
 from kue.model.job import FINAL, Attempt, Draft, Job, Spec, State, last_progress
 from kue.model.named_limits import LimitRule, StoredLimit, read_ref
 from kue.model.names import quote, unquote
-from kue.store.codec import decode_spec, read_story
+from kue.store.codec import decode_spec, read_chunk, read_story
 from kue.store.redis.keys import PLACES
 from kue.store.values import Pause, held_by, held_by_group, held_by_limit
+
+if TYPE_CHECKING:
+    from kue.model.stream import Chunk
 
 _ACTIVE = State.ACTIVE
 
@@ -86,6 +89,18 @@ def options_of(draft: Draft | Job, may_be_blocked: bool = False) -> str:
         options["at"] = draft.at if isinstance(draft, Draft) else None
     limits = "".join(f"\tlimit={ref}" for ref in draft.limit_refs)
     return "".join(f"\t{k}={v}" for k, v in options.items() if v is not None) + limits
+
+
+def chunk_at(index: int, text: bytes) -> Chunk:
+    """
+    Return an item of a stream.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    head, _, value = text.partition(b"\t")
+    run, attempt, at = map(int, head.split(b":"))
+    return read_chunk(run, index, attempt, at, value)
 
 
 def created_in(record: bytes) -> int:

@@ -25,6 +25,7 @@ from kue.store.redis.verbs import (
     schedules,
     stats,
     steps,
+    stream,
     workers,
 )
 from kue.store.redis.verbs.watch import RedisSubscriptions
@@ -109,6 +110,9 @@ class RedisStore(Store):
     wait = _verb(runs.wait)
     progress = _verb(runs.progress)
     log = _verb(runs.log)
+
+    append_chunks = _verb(stream.append_chunks)
+    chunks = _verb(stream.chunks)
 
     record_step = _verb(steps.record_step)
     receive = _verb(steps.receive)

@@ -10,7 +10,7 @@ from kue.model.job import State
 from kue.model.parent_failure import REMOVED
 from kue.store.sqlite import lost_jobs, step_rows, unique_keys
 from kue.store.sqlite.verb_transaction import Transaction, as_json
-from kue.store.sqlite.verbs import named_limits
+from kue.store.sqlite.verbs import named_limits, stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,13 +74,15 @@ def leave_states(tx: Transaction, rows: Sequence[StateRow]) -> None:
 
 
 def erase(tx: Transaction, rows: Sequence[StateRow]) -> None:
-    """Delete the rows of jobs: record, log, steps and links to parents."""
+    """Delete the rows of jobs: record, log, steps, stream and links to parents."""
     ids = [row.id for row in rows]
     wanted = as_json(ids)
     tx.run(_JOBS, wanted)
     tx.run(_LOGS, wanted)
     if any(row.has_steps for row in rows):
         step_rows.forget(tx, ids)
+    if any(row.has_chunks for row in rows):
+        stream.forget(tx, ids)
     unlink(tx, ids)
 
 

@@ -2,7 +2,7 @@
 Replacement of a job that has not started by another draft with its unique key.
 
 Id, creation time, log, dependants and history stay; all else is that of the new draft,
-which has done no steps and received no signals.
+which has done no steps, received no signals and sent no chunks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kue.store.codec import body_of, line_of
 from kue.store.sqlite import ranking, removal, step_rows, unique_keys
 from kue.store.sqlite.rows import state_rows_of, story_of
 from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
+from kue.store.sqlite.verbs import stream
 from kue.store.waiting_order import LEVEL
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ UPDATE jobs SET state = :state, at = :at, body = :body, story = :story,
     delay = :delay,
     retention = :retention, remove_on_complete = :remove_on_complete,
     quiet = :quiet,
-    attempts = 0, stalls = 0, held = 0, held_by = NULL, has_steps = 0
+    attempts = 0, stalls = 0, held = 0, held_by = NULL, has_steps = 0, has_chunks = 0
 WHERE id = :id
 """
 
@@ -55,6 +56,8 @@ def replace_job(tx: Transaction, job_id: int, draft: Draft) -> bool:
     removal.unlink(tx, [job_id])
     if row.has_steps:
         step_rows.forget(tx, [job_id])
+    if row.has_chunks:
+        stream.forget(tx, [job_id])
     values = {
         **_columns(draft, row.created_at, max(0, tx.now - row.created_at)),
         "id": job_id,

@@ -92,6 +92,7 @@ class StateRow(msgspec.Struct, array_like=True, gc=False):
     cancelling: str | None
     retain_until: int | None
     has_steps: int
+    has_chunks: int
     #: How many lines its story has.
     lines: int
     #: That of its error, if it is failed; empty if not.

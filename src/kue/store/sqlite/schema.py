@@ -29,6 +29,7 @@ TABLES = (
     ),
     ("logs", "log lines"),
     ("steps", "durable steps and signals of jobs: `store/step_record.py`"),
+    ("chunks", "the stream of a job: chunks of the last run that sent any"),
     ("uniques", "holders of unique keys, and until when"),
     ("links", "which job waits for which"),
     (
@@ -492,10 +493,25 @@ CREATE TABLE lost_jobs (
 ) STRICT;
 """
 
+_ELEVENTH = """
+CREATE TABLE chunks (
+    job_id INTEGER,
+    position INTEGER,
+    -- the fence of the run
+    run INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    value TEXT NOT NULL,
+    PRIMARY KEY (job_id, position)
+) STRICT, WITHOUT ROWID;
+-- whether it has any of these
+ALTER TABLE jobs ADD COLUMN has_chunks INTEGER NOT NULL DEFAULT 0;
+"""
+
 #: Migration n makes version n + 1 of a file from version n; version 0 is an empty file.
 MIGRATIONS: tuple[str, ...] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH),
-    *(_NINTH, _TENTH),
+    *(_NINTH, _TENTH, _ELEVENTH),
 )
 
 

@@ -39,6 +39,7 @@ from kue.store.sqlite.verbs import (
     schedules,
     stats,
     steps,
+    stream,
     watch,
     workers,
 )
@@ -409,6 +410,9 @@ class SqliteStore(Store):
     begin = _writing(Store.begin, runs.begin)
     progress = _writing(Store.progress, runs.progress)
     log = _writing(Store.log, runs.log)
+
+    append_chunks = _writing(Store.append_chunks, stream.append_chunks)
+    chunks = _reading(Store.chunks, stream.chunks)
 
     record_step = _writing(Store.record_step, steps.record_step)
     receive = _writing(Store.receive, steps.receive)

@@ -18,6 +18,7 @@ from kue.store.sqlite.flows import FlowChanges
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable
 
     from kue.model.events import Kind
     from kue.store.values import Limits
@@ -150,6 +151,13 @@ class Transaction:
         if self.has_subscribers and not (self._has_quiet and self._is_quiet(job_id)):
             self._events.append((kind, job_id, type, attempt, detail or {}))
 
+    def watched(self, ids: Iterable[int]) -> set[int]:
+        """Return those of some jobs that have subscribers of their own."""
+        if not self.has_subscribers:
+            return set()
+        wanted = as_json(list(ids))
+        return {row[0] for row in self.db.execute(_WATCHED, (self.wall, wanted))}
+
     def note_quiet(self, job_id: int) -> None:
         """Note that events of a job that is added, or replaced, are off."""
         self._quiet[job_id] = True
@@ -181,8 +189,7 @@ class Transaction:
     def _write_events(self) -> None:
         events = self._events
         if events and not self._has_listeners:
-            ids = as_json(list({event[1] for event in events}))
-            watched = {row[0] for row in self.db.execute(_WATCHED, (self.wall, ids))}
+            watched = self.watched({event[1] for event in events})
             events = [event for event in events if event[1] in watched]
         if events:
             self.run(_PUBLISH, self.now, self.wall, as_json(events))

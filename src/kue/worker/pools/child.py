@@ -34,6 +34,7 @@ from kue.worker import log_capture
 from kue.worker.active_job import ActiveJob
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import ending_of, ending_of_result
+from kue.worker.generators import send_all, send_each
 from kue.worker.pools import protocol
 from kue.worker.pools.child_names import CHILD_MAIN, class_names
 from kue.worker.progress_values import ProgressReply
@@ -54,7 +55,7 @@ _decode_job = msgspec.json.Decoder(Job).decode
 
 
 class PipeProgressSink:
-    """Sends progress and log lines of the job to the worker; a `ProgressSink`."""
+    """Sends what the job reports to the worker; a `ProgressSink`."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -67,6 +68,13 @@ class PipeProgressSink:
             message = protocol.LogRecord(report)
         else:
             message = protocol.ProgressUpdate(report)
+        return self._send(active, message)
+
+    def send_chunk(self, active: ActiveJob, chunk: msgspec.Raw) -> ProgressReply:
+        # If the worker does not read on, because the store is slow, this waits.
+        return self._send(active, protocol.ChunkSent(chunk))
+
+    def _send(self, active: ActiveJob, message: protocol.Message) -> ProgressReply:
         with self._lock:
             self._link.sendall(protocol.pack(message))
         return ProgressReply(active.id, "", None)
@@ -154,6 +162,10 @@ def run(active: ActiveJob, handler: Callable[[ActiveJob], Any]) -> protocol.RunE
     try:
         _set_soft_timeout(active.job.spec.soft_timeout)
         result = handler(active)
+        if inspect.isasyncgen(result):
+            result = send_each(active, result)
+        elif inspect.isgenerator(result):
+            result = send_all(active, result)
         if inspect.isawaitable(result):
             result = asyncio.run(awaited(result))
         _set_soft_timeout(0)

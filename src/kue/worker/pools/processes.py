@@ -143,7 +143,7 @@ class PoolProcess:
             raise
 
     async def call(self, run: ActiveRun) -> protocol.RunEnd:
-        """Have the child run a job, and pass on its progress and log lines."""
+        """Have the child run a job, and pass on what it reports."""
         assert self._reader is not None
         assert self._writer is not None
         try:
@@ -157,6 +157,9 @@ class PoolProcess:
                     reply = await _answer(run, message)
                     self._writer.write(protocol.pack_reply(reply))
                     await self._writer.drain()
+                elif isinstance(message, protocol.ChunkSent):
+                    # Until there is room, the child has to wait.
+                    await run.send(message.chunk)
                 else:
                     self._pass_on(run, message)
         except (OSError, EOFError) as exc:

@@ -2,8 +2,8 @@
 Protocol between a worker and a child process of its process pool.
 
 Each message is its length (four bytes) and that much JSON.  The worker sends jobs; the
-child replies to each with any number of progress reports, log lines and calls about its
-steps, to which the worker replies, and one ending.
+child replies to each with any number of progress reports, log lines, chunks and calls
+about its steps, to which the worker replies, and one ending.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ class ProgressUpdate(msgspec.Struct, frozen=True, tag="progress"):
     """The handler reported its progress."""
 
     update: Progress
+
+
+class ChunkSent(msgspec.Struct, frozen=True, tag="chunk"):
+    """The handler sent a chunk of its stream."""
+
+    chunk: msgspec.Raw
 
 
 class RunEnd(msgspec.Struct, frozen=True, tag="end"):
@@ -66,7 +72,7 @@ class StepReply(msgspec.Struct, frozen=True):
     is_refused: bool = False
 
 
-Message: TypeAlias = LogRecord | ProgressUpdate | StepCall | RunEnd
+Message: TypeAlias = LogRecord | ProgressUpdate | ChunkSent | StepCall | RunEnd
 
 _encode = msgspec.json.Encoder().encode
 #: Reads what the worker replies to a call about steps.

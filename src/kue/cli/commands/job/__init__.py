@@ -7,10 +7,11 @@ from kue.cli.commands.job.change import cancel, edit, move, remove, retry
 from kue.cli.commands.job.list import list_
 from kue.cli.commands.job.show import log, show, wait
 from kue.cli.commands.job.signal import signal
+from kue.cli.commands.job.stream import stream
 from kue.cli.context import noun
 
 
-@noun(add, show, list_, log, wait, retry, cancel, remove, move, edit, signal)
+@noun(add, show, list_, log, wait, stream, retry, cancel, remove, move, edit, signal)
 def job() -> None:
     """
     Add, list, show and change jobs.

@@ -101,7 +101,7 @@ class JobFacts(msgspec.Struct):
     limits: dict[str, LimitFacts] = {}
     #: By flow: whether its index has the job.
     flows: dict[int, bool] = {}
-    #: Which of log, steps, after, then, finally and left there are.
+    #: Which of log, steps, stream, after, then, finally and left there are.
     parts: set[str] = set()
     #: Which of these are so, and their values; see ``lib/doctor_facts.lua``.
     #:

@@ -21,7 +21,7 @@ from kue.store.redis.doctor.job_rules import check_job
 from kue.store.redis.doctor.key_parsing import KnownKey, is_number, parse_key, shard_key
 from kue.store.redis.doctor.shard_access import MAX_SUBJECTS, text_of
 from kue.store.redis.doctor.structure_rules import INSPECTED, Entry
-from kue.store.redis.doctor.value_rules import is_log_line, value_rule_of
+from kue.store.redis.doctor.value_rules import LIST_ITEMS, value_rule_of
 from kue.store.redis.keys import JOB_KEYS, MAX_SEQUENCE, PLACES, shard_of_type
 from kue.store.redis.wire.client import pairs
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _ENTRIES, _STRUCTURES = 500, 16
 #: Steps of a job read at once: each may have a result of 64 KiB.
 _STEPS = 50
-#: Lines of a log read at once.
+#: Items of a list read at once.
 _LINES = 100
 #: Records read at once; most are a few hundred bytes.
 _RECORDS = 200
@@ -163,8 +163,8 @@ class Survey:
         await self._check_shard()
 
     def _part_keys(self) -> Iterator[KnownKey]:
-        """Yield logs, steps, and the lists of the jobs that wait for a job, or did."""
-        for name in ("then", "finally", "left", "log", "steps"):
+        """Yield what belongs to jobs: logs, steps, streams, lists of other jobs."""
+        for name in ("then", "finally", "left", "log", "steps", "stream"):
             for sequence in self._parts[name]:
                 job_id = self.shard.id_of(sequence)
                 text = f"job:{job_id}:{name}"
@@ -219,10 +219,10 @@ class Survey:
             await self._check_suspects(
                 [Entry(self.shard, key.kind, key, member) for member, _ in entries]
             )
-        elif key.name == "log" and key.kind == "part":
-            for line, _ in entries:
-                if not is_log_line(line):
-                    self._suspect("log line", key, line)
+        elif key.kind == "part" and key.name in LIST_ITEMS:
+            for item, _ in entries:
+                if not LIST_ITEMS[key.name](item):
+                    self._suspect("item", key, item)
         elif rule is None or key.name == "progress":
             for member, score in entries:
                 job_id = self._job_of(key, member)
@@ -311,6 +311,7 @@ class Survey:
             (self._placed, live),
             (self._parts["log"], self.recorded),
             (self._parts["steps"], self.recorded),
+            (self._parts["stream"], self.recorded),
         ):
             for sequence in known.without(other):
                 if sequence <= self._last and sequence not in self._inspected:

@@ -132,7 +132,7 @@ class Entry(NamedTuple):
         if self.checked_as == "dependant":
             return int(self.member)
         is_of_job = self.key.kind in ("record", "part")
-        is_of_job = is_of_job and self.checked_as in ("key", "log line", "value")
+        is_of_job = is_of_job and self.checked_as in ("key", "item", "value")
         return self.key.number if is_of_job else None
 
     @property
@@ -409,8 +409,10 @@ def _wrong_dependant(entry: Entry) -> Iterator[Violation]:
         yield Violation(f"{problem}{job_id} is right", f"set it to {job_id}", (right,))
 
 
-def _bad_log_line(entry: Entry) -> Iterator[Violation]:
-    problem = f"the log of job {entry.key.number} has a line that cannot be read: "
+def _bad_item(entry: Entry) -> Iterator[Violation]:
+    what = "line" if entry.key.name == "log" else "chunk"
+    problem = f"the {entry.key.name} of job {entry.key.number} has a {what} "
+    problem += "that cannot be read: "
     out = ("LREM", entry.key_name, 0, entry.member)
     yield Violation(problem + shown(entry.member), "take it out", (out,))
 
@@ -463,6 +465,6 @@ ENTRY_RULES = (
     Rule[Entry]("bad-record", ("schedules", "due"), _bad_schedule),
     Rule[Entry]("no-record", ("not a job",), _not_a_job),
     Rule[Entry]("bad-score", ("dependant",), _wrong_dependant),
-    Rule[Entry]("bad-value", ("log line",), _bad_log_line),
+    Rule[Entry]("bad-value", ("item",), _bad_item),
     Rule[Entry]("bad-value", ("value",), _bad_value),
 )

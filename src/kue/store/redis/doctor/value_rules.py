@@ -9,6 +9,7 @@ What a person entered is left to a person.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from kue.model.failure_rule import FailureRule
 from kue.model.job import Error
 from kue.model.names import check_name, quote, unquote
-from kue.store.redis.record import PauseDetails
+from kue.store.redis.record import PauseDetails, chunk_at
 from kue.store.step_record import is_valid as is_step
 from kue.store.values import AuditEntry, LogLine
 
@@ -75,8 +76,11 @@ def _json(kind: type) -> Callable[[bytes], bool]:
     return _decodes(msgspec.json.Decoder(kind).decode)
 
 
-#: Whether a line of a job's log can be read.
-is_log_line = _json(LogLine)
+#: Whether an item of a job's log or stream can be read.
+LIST_ITEMS: dict[str, Callable[[bytes], bool]] = {
+    "log": _json(LogLine),
+    "stream": _decodes(partial(chunk_at, 0)),
+}
 _is_error = _json(Error)
 #: What forms are made of: a regular expression, and a check of what it matches.
 _PARTS: dict[str, tuple[str, Callable[[bytes], bool]]] = {

@@ -88,7 +88,7 @@ _COLUMNS = {
     " delay=number retention=number remove_on_complete=flag stalls=number"
     " held=hold limited_by=list held_by=name worker=text ttl_at=number progress=percent"
     " progress_data=json cancelling=text retain_until=number rank=signed"
-    " has_steps=flag quiet=flag",
+    " has_steps=flag has_chunks=flag quiet=flag",
     "meta": "name=word value=number",
     "types": "name=name",
     "counts": "type=name own=flag",
@@ -96,6 +96,8 @@ _COLUMNS = {
     "hours": f"hour=number {_COUNTERS}",
     "logs": "job_id=id line=number at=number level=word attempt=number text=text",
     "steps": "job_id=id field=name value=step",
+    "chunks": "job_id=id position=number run=number attempt=number at=number"
+    " value=json",
     "uniques": "type=name key=name job_id=id until=number",
     "producers": "name=name seq=number answer=json at=number",
     "links": "parent=id child=id",

@@ -164,6 +164,21 @@ _RULES = (
         "UPDATE jobs SET has_steps = 1 WHERE id = :job_id",
     ),
     _Rule(
+        "stray-log",
+        "its stream exists, but the job does not",
+        f"SELECT DISTINCT job_id FROM chunks WHERE {_HAS_NO_JOB}",
+        "delete the stream",
+        f"DELETE FROM chunks WHERE job_id = :job_id AND {_HAS_NO_JOB}",
+    ),
+    _Rule(
+        "stray-log",
+        "its stream would be left behind when it is removed",
+        "SELECT id AS job_id FROM jobs WHERE NOT has_chunks"
+        " AND EXISTS (SELECT 1 FROM chunks WHERE job_id = jobs.id)",
+        "remove it with the job",
+        "UPDATE jobs SET has_chunks = 1 WHERE id = :job_id",
+    ),
+    _Rule(
         "limit-drift",
         "limit {ref!r} counts it, and it does not run under that",
         f"SELECT ref, job_id FROM limit_runs WHERE {_IS_STRAY_RUN}",

@@ -58,9 +58,9 @@ class Subscriber(EventBuffer):
     """A subscriber, with a buffer of its newest *buffer* unread events."""
 
     def __init__(self, job_ids: Sequence[int] | None, buffer: int) -> None:
-        super().__init__(buffer)
-        self.name = uuid.uuid4().hex
         self.job_ids = None if job_ids is None else frozenset(job_ids)
+        super().__init__(buffer, only=self.job_ids)
+        self.name = uuid.uuid4().hex
         self._loop = asyncio.get_running_loop()
         #: The last event before it subscribed, or that it received.
         self._last = 0

@@ -263,9 +263,10 @@ local function facts_of_job(id, places, others)
   note("unborn", "", math.floor(id / shards) > removed.last_seq() and "1")
   note("has_flow", "", is_there(root .. ":flow:" .. id) and "1")
   local of_job = job .. id .. ":"
-  if redis.call("EXISTS", of_job .. "log", of_job .. "steps", of_job .. "after",
-    of_job .. "then", of_job .. "finally", of_job .. "left") > 0 then
-    for _, part in ipairs({ "log", "steps", "after", "then", "finally", "left" }) do
+  if redis.call("EXISTS", of_job .. "log", of_job .. "steps", of_job .. "stream",
+    of_job .. "after", of_job .. "then", of_job .. "finally", of_job .. "left") > 0 then
+    for _, part in ipairs({ "log", "steps", "stream", "after", "then", "finally",
+      "left" }) do
       note("part", part, redis.call("EXISTS", of_job .. part) == 1 and "1")
     end
   end

@@ -8,7 +8,8 @@ local function erase(id, q, place, head, by_hand)
     redis.call("ZREM", q .. "expires", id)
   end
   free_unique(q, head, id, by_hand)
-  redis.call("UNLINK", job .. id, job .. id .. ":log", job .. id .. ":steps")
+  redis.call("UNLINK", job .. id, job .. id .. ":log", job .. id .. ":steps",
+    job .. id .. ":stream")
   unmark_live({ id })
   if not is_complete then
     removed.mark_lost({ id })

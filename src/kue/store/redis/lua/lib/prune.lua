@@ -9,8 +9,8 @@ local passed_over, is_cut_short = 0, false
 local function prune_plain(job_type, q, state, ids)
   local keys = {}
   for i, id in ipairs(ids) do
-    keys[3 * i - 2] = job .. id
-    keys[3 * i - 1], keys[3 * i] = job .. id .. ":log", job .. id .. ":steps"
+    keys[4 * i - 3], keys[4 * i - 2] = job .. id, job .. id .. ":log"
+    keys[4 * i - 1], keys[4 * i] = job .. id .. ":steps", job .. id .. ":stream"
     emit("remove", id, job_type, 0)
   end
   if state == "failed" then

@@ -1,6 +1,6 @@
 -- Replace a job that has not started with another draft: id, creation time, log, dependants
 -- and the newest lines of its history stay, everything else is the new draft's: it has done
--- no steps, and received no signals.
+-- no steps, received no signals and sent no chunks.
 local MAX_LINES, MAX_TAIL = 20, 8192
 local WINDOWS = { expires = true, unique_for = true, unique_at_most = true }
 
@@ -54,5 +54,5 @@ local function take_out(q, entry)
   depart(entry.id, q, entry.place, entry.old)
   redis.call("HDEL", q .. "tries", entry.id)
   redis.call("ZREM", q .. "expires", entry.id)
-  redis.call("UNLINK", job .. entry.id .. ":steps")
+  redis.call("UNLINK", job .. entry.id .. ":steps", job .. entry.id .. ":stream")
 end
