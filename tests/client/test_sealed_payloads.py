@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,7 @@ async def test_nothing_of_a_job_is_plain_in_the_store(
     async def work(job: ActiveJob, text: str) -> dict[str, Any]:
         step = await job.step("one", lambda: {"step": text})
         await job.progress(1, 2, {"progress": text})
+        await job.send({"chunk": text})
         runs.append((text, step))
         if len(runs) == 1:
             raise ValueError("once more")
@@ -124,6 +125,8 @@ async def test_nothing_of_a_job_is_plain_in_the_store(
         {"signal": SECRET},
     ]
 
+    assert [chunk async for chunk in handle.stream()] == [{"chunk": SECRET}]
+
     [raw] = await kue_store.get([handle.id])
     assert raw is not None
     assert raw.spec.sealed == SEALED
@@ -131,6 +134,7 @@ async def test_nothing_of_a_job_is_plain_in_the_store(
     stored = await kue_store.steps(handle.id)
     assert all(is_sealed(step.result) for step in stored.steps)
     assert all(is_sealed(signal.data) for signal in stored.signals)
+    assert all(is_sealed(chunk.value) for chunk in await kue_store.chunks(handle.id))
     assert SECRET not in await stored_texts(kue_store)
 
 
@@ -265,6 +269,26 @@ async def _outcome(handle: kue.JobHandle[Any]) -> Any:
         return await handle.result(timeout=PATIENCE_SECONDS)
     except PayloadRefused as exc:
         return exc
+
+
+async def test_a_stream_that_is_only_sent_is_opened_or_refused(make: Make) -> None:
+    q = make(NEW)
+    was_read = asyncio.Event()
+
+    @q.task(remove_on_complete=True)
+    async def talk() -> AsyncIterator[str]:
+        yield "first"
+        await was_read.wait()
+        yield SECRET
+
+    handle = await talk.enqueue()
+    async with q.work():
+        chunks = handle.stream(timeout=PATIENCE_SECONDS)
+        assert await anext(chunks) == "first"
+        with pytest.raises(PayloadRefused, match="the stream of job"):
+            await anext((await make().get(handle.id)).stream())
+        was_read.set()
+        assert [chunk async for chunk in chunks] == [SECRET]
 
 
 # -- what is refused -----------------------------------------------------------

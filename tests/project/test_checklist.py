@@ -9,6 +9,7 @@ import pytest
 from tools.mutants import Mutant, check, load
 
 import kue
+import kue.testing
 
 TESTS = Path(__file__).parents[1]
 DOCS = TESTS.parent / "docs"

@@ -232,7 +232,7 @@ class JobHandle(Generic[T_co]):
         """
         async with aclosing(self.chunks(timeout=timeout)) as chunks:
             async for chunk in chunks:
-                yield chunk.value
+                yield readable(chunk.value, f"the stream of job {self.id}")
 
     def chunks(
         self, *, after: str = "", timeout: Duration | None = None

@@ -28,10 +28,12 @@ from kue.model.sealed_payload import (
     place_in,
     protection_of,
 )
+from kue.model.stream import BEGINNING
 from kue.store.codec import encode_json
 from kue.store.contract import Store
 from kue.store.null_store import NullStore
 from kue.store.validation import IdNotReserved
+from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from kue.model.schedule import Schedule
     from kue.model.settings import Settings
     from kue.model.steps import JobSteps, Signal, Step
+    from kue.model.stream import Chunk, Position, SentChunks
     from kue.store.contract import Events
     from kue.store.values import (
         Added,
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
 #: Verbs of the hot path: a queue that seals nothing calls those of its engine.
 _DIRECT = (
     *("add", "claim", "cycle", "stand_by", "settle", "progress"),
-    *("record_step", "receive", "signal", "update", "watch"),
+    *("append_chunks", "record_step", "receive", "signal", "update", "watch"),
 )
 #: How often ids are reserved for one call: a fail-over may lose them.
 _RESERVATIONS = 3
@@ -280,7 +283,7 @@ class SealedStore:
         found = await self.engine.get(list(dict.fromkeys(job_ids)))
         return {job.id: job for job in found if job is not None and job.spec.sealed}
 
-    # -- progress, steps and signals -------------------------------------------
+    # -- progress, streams, steps and signals ----------------------------------
 
     async def progress(
         self, updates: Sequence[Progress], *, now: int | None = None
@@ -295,18 +298,45 @@ class SealedStore:
         ]
         return await self.engine.progress(made, now=now)
 
+    async def append_chunks(
+        self, sent: Sequence[SentChunks], *, now: int | None = None
+    ) -> list[Result]:
+        made = [
+            one._replace(values=self._sealed_chunks(one)) if one.job.spec.sealed else one
+            for one in sent
+        ]
+        return await self.engine.append_chunks(made, now=now)
+
+    def _sealed_chunks(self, sent: SentChunks) -> list[Raw]:
+        return [
+            self._seal(sent.job, f"chunk:{index}", value)
+            for index, value in enumerate(sent.values, sent.start)
+        ]
+
+    async def chunks(
+        self, job_id: int, after: Position = BEGINNING, *, limit: int = MAX_BATCH
+    ) -> list[Chunk]:
+        found = await self.engine.chunks(job_id, after, limit=limit)
+        if not await self._is_sealed(job_id, [chunk.value for chunk in found]):
+            return found
+        return [
+            replace(one, value=self._open(job_id, f"chunk:{one.index}", one.value))
+            for one in found
+        ]
+
+    async def _is_sealed(self, job_id: int, values: Sequence[JSON]) -> bool:
+        """Return whether these values of a job are sealed, or should be."""
+        # Without keys only those are looked at that may be sealed.
+        may_be = self._sealer.is_active or any(map(Envelope.read, values))
+        return bool(values and may_be and await self._sealed_jobs([job_id]))
+
     async def steps(self, job_id: int) -> JobSteps:
         found = await self.engine.steps(job_id)
         values = [
             *(step.result for step in found.steps),
             *(signal.data for signal in found.signals),
         ]
-        # Without keys only those are looked at that may be sealed.
-        if not values or not (
-            self._sealer.is_active or any(map(Envelope.read, values))
-        ):
-            return found
-        if not await self._sealed_jobs([job_id]):
+        if not await self._is_sealed(job_id, values):
             return found
         return replace(
             found,
@@ -458,6 +488,13 @@ class SealedStore:
                     percent,
                     self._open(event.job_id, "progress", value),
                 ]
+        if values := detail.get("values"):
+            detail["values"] = [
+                self._open(event.job_id, f"chunk:{index}", value)
+                if Envelope.read(value) or not self._accepts_plain
+                else value
+                for index, value in enumerate(values, detail["start"])
+            ]
         return replace(event, detail=detail) if detail != event.detail else event
 
 
