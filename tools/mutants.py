@@ -39,6 +39,8 @@ CHECKLIST = ROOT / "docs" / "checklist.md"
 ROW = re.compile(r"^\| (\d+) \|.*\| `(\S+::test_\w+)` \|$", re.MULTILINE)
 #: One stage of tests; a bug may well make a test wait for ever.
 PATIENCE_SECONDS = 300
+#: How long a test waits for what must happen, and with a bug may never do.
+TEST_PATIENCE_SECONDS = 30
 #: The test of a row, which may well wait for what the mutant keeps from happening.
 ROW_SECONDS = 40
 #: Enough to find each bug of the list; fixed by the score, not by taste.
@@ -232,6 +234,7 @@ def run_tests(
         **os.environ,
         "PYTHONPATH": str(package),
         "KUE_MODEL_EXAMPLES": str(EXAMPLES),
+        "KUE_TEST_PATIENCE": str(TEST_PATIENCE_SECONDS),
         # Whoever reads the table needs the name of the test, not a small example.
         "KUE_MODEL_SHRINK": "no",
     }

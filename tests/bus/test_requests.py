@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from dataclasses import dataclass
 
 import pytest
 
-from kue.bus import EventBus, FailureKind, Message, RequestFailed
+from kue.bus import EventBus, FailureKind, Message, Proceed, RequestFailed
 from tests.bus.hearing import Ear, failure_of, listen, turns
 
 
@@ -19,6 +20,39 @@ async def test_a_request_gets_its_reply(bus: EventBus) -> None:
 
     assert reply.body == 42
     assert reply.is_send
+
+
+async def test_requests_have_timeouts_failures_headers_codecs_and_interceptors(
+    bus: EventBus,
+) -> None:
+    def sign(message: Message, proceed: Proceed) -> None:
+        message.headers.add("signed", "yes")
+        proceed()
+
+    @dataclass
+    class Price:
+        euros: int
+
+    def sell(message: Message) -> None:
+        if message.headers["tip"] == "none":
+            message.fail(402, f"not for {message.body.euros}")
+        else:
+            message.reply(message.body, headers=message.headers)
+
+    bus.outbound.add(sign)
+    bus.codecs.register_default(Price)
+    bus.consumer("shop", sell)
+    listen(bus, "deaf")
+
+    sold = await bus.request("shop", Price(7), headers={"tip": "small"}, timeout=5)
+    refused = await failure_of(bus.request("shop", Price(1), headers={"tip": "none"}))
+    slow = failure_of(bus.request("deaf", timeout=0.01))
+    late = await asyncio.wait_for(slow, 5)
+
+    assert (sold.body, sold.headers["tip"]) == (Price(7), "small")
+    assert sold.headers.all("signed") == ["yes", "yes"]
+    assert (refused.code, str(refused)) == (402, "not for 1")
+    assert late.kind is FailureKind.TIMEOUT
 
 
 async def test_an_async_handler_replies_when_it_is_ready(bus: EventBus) -> None:

@@ -13,6 +13,22 @@ from kue.bus import BusClosed, EventBus, Message
 from tests.bus.hearing import Ear, listen, turns
 
 
+async def test_messages_are_published_to_all_sent_to_one_and_answered(
+    bus: EventBus,
+) -> None:
+    ears = [Ear() for _ in range(2)]
+    for ear in ears:
+        bus.consumer("news", ear)
+    bus.consumer("double", lambda message: message.reply(2 * message.body))
+
+    bus.publish("news", "to all")
+    bus.send("news", "to one")
+    reply = await bus.request("double", 21, timeout=5)
+
+    assert [ear.bodies for ear in ears] == [["to all", "to one"], ["to all"]]
+    assert reply.body == 42
+
+
 async def test_what_is_published_reaches_every_consumer(bus: EventBus) -> None:
     ears = [Ear() for _ in range(3)]
     for ear in ears:

@@ -142,3 +142,23 @@ def test_old_failures_are_pruned(kue: CommandLine) -> None:
     assert said.err == "kue: removed 2 failed jobs\n"
     assert [row[0] for row in kue("failed", "list").rows] == [str(new)]
     assert "Missing option '--older-than'" in kue("failed", "prune").err
+
+
+def test_failed_jobs_are_listed_retried_forgotten_pruned_and_flushed(
+    kue: CommandLine,
+) -> None:
+    [old] = failures(kue, 1, "timeout", ago=8 * DAY)
+    named, wrong, last = failures(kue, 3, "timeout")
+
+    def left() -> list[int]:
+        return [item["id"] for item in kue("failed", "list", "--json").items]
+
+    assert left() == [last, wrong, named, old]
+    assert kue("failed", "prune", "--older-than", "7d").code == 0
+    assert left() == [last, wrong, named]
+    assert kue("failed", "forget", wrong).code == 0
+    assert left() == [last, named]
+    assert kue("failed", "retry", named).code == 0
+    assert left() == [last]
+    assert kue("failed", "flush", "--yes").code == 0
+    assert kue.arrange(count_of) == {State.WAITING: 1}

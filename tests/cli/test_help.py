@@ -11,6 +11,7 @@ import pytest
 
 from kue.cli import group
 from tests.cli.test_main import exit_code
+from tests.support.command_line import CommandLine
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,6 +112,16 @@ def test_the_examples_of_the_guide_are_commands_there_are() -> None:
 
 def _calls(words: str, path: tuple[str, ...]) -> bool:
     return tuple(words.split()[: len(path)]) == path
+
+
+def test_jobs_are_added_and_read_from_a_shell_that_completes(kue: CommandLine) -> None:
+    [made] = kue("job", "add", "email", '{"to": "ann"}').out.split()
+
+    [job] = kue("job", "list", "--json").items
+
+    assert (job["id"], job["data"]) == (int(made), {"to": "ann"})
+    assert kue("job", "show", made).rows[0][0] == "id"
+    assert "bash_complete" in kue("completion", "bash").out
 
 
 #: Its exit codes are those of monitoring systems (test_alert.py).

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 import kue
-from kue import ConfigError, FailedOver, Kue, StoreUnavailable
+from kue import ConfigError, FailedOver, Kue, State, StoreUnavailable
 from kue.client import failover_connection
 from kue.model.connections import VARIABLE, connections
 from tests.support.command_line import CommandLine
 from tests.support.patience import PATIENCE_SECONDS, until
+from tests.support.servers import RedisServer
 
 DOWN = "redis://127.0.0.1:1/0"
 
@@ -40,6 +42,54 @@ async def test_a_name_always_stands_for_the_same_queue() -> None:
     assert sum((await bulk.counts()).values()) == 0
     await mail.close()
     await bulk.close()
+
+
+async def test_queues_of_one_redis_are_kept_apart_by_their_prefix(
+    redis_server: RedisServer,
+) -> None:
+    url, prefix = redis_server.url, uuid.uuid4().hex
+    kue.configure(mail={"url": url, "prefix": prefix})
+    kue.configure(bulk={"url": url, "prefix": f"{prefix}-bulk"})
+    mail, bulk = kue.connect("mail"), kue.connect("bulk")
+    async with mail, bulk, Kue(url, prefix=prefix) as same:
+        await mail.enqueue("welcome")
+
+        assert [await q.count("waiting") for q in (mail, bulk, same)] == [1, 0, 1]
+    redis_server.empty()
+
+
+async def test_every_driver_does_what_its_url_says(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    kue.configure(
+        down={"url": DOWN, "budget": 0.05},
+        failover="failover://down,memory",
+        memory="memory://",
+        redis={"url": redis_server.url, "prefix": uuid.uuid4().hex},
+        database=f"sqlite:///{tmp_path}/kue.db",
+        sync="sync://",
+        null="null://",
+    )
+    found: dict[str, list[State]] = {}
+    for name in ("memory", "redis", "database", "sync", "null", "failover"):
+        q = kue.connect(name)
+        q.process("welcome", lambda job: None)
+        await q.enqueue("welcome")
+        where = kue.connect("memory") if name == "failover" else q
+        found[name] = [job.state for job in (await where.page()).jobs]
+    for name in found:
+        await kue.connect(name).close()
+    redis_server.empty()
+
+    assert found == {
+        "memory": [State.WAITING],
+        "redis": [State.WAITING],
+        "database": [State.WAITING],
+        "sync": [State.COMPLETE],
+        "null": [],
+        # Beside the one that was added to memory before.
+        "failover": [State.WAITING] * 2,
+    }
 
 
 @pytest.mark.parametrize(

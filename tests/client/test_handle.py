@@ -550,6 +550,23 @@ async def test_a_job_whose_key_was_taken_cannot_be_retried(
         await handle.retry()
 
 
+async def test_priority_and_state_are_changed(q: Kue, kue_store: Store) -> None:
+    ended, waits = await run(q, kue_store, Failed(OOPS)), await q.enqueue("email")
+
+    async def states() -> list[State]:
+        return [(await one.refresh()).state for one in (ended, waits)]
+
+    await waits.update(priority="high")
+    await waits.delay("1h")
+    assert await states() == [State.FAILED, State.DELAYED]
+    await waits.promote()
+    await ended.retry()
+    assert await states() == [State.WAITING, State.WAITING]
+
+    first = await claim_one(kue_store, now=await kue_store.now())
+    assert (first.id, first.priority) == (waits.id, -10)
+
+
 async def test_a_delayed_job_can_be_promoted(q: Kue) -> None:
     handle = await q.enqueue("email", delay="1h")
 

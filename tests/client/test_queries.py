@@ -103,14 +103,21 @@ async def test_a_range_can_be_longer_than_a_page_of_the_store(q: Kue) -> None:
     assert [job.id for job in jobs] == [handle.id for handle in handles[50:1_050]]
 
 
-async def test_a_range_can_be_of_a_state_and_type(q: Kue, kue_store: Store) -> None:
+async def test_jobs_are_counted_and_listed_by_state_and_type(
+    q: Kue, kue_store: Store
+) -> None:
     await one_in_each_state(q, kue_store)
 
     [failed] = await q.range(0, -1, state="failed")
     waiting = await q.range(0, -1, state="inactive", type="email")
+    page = await q.page("waiting", "email")
 
     assert failed.state is State.FAILED
     assert [job.data for job in waiting] == [{"to": "Ann"}]
+    assert [job.id for job in page.jobs] == [job.id for job in waiting]
+    assert await q.count("waiting") == 2
+    assert await q.count("waiting", "email") == 1
+    assert await q.types() == ["email", "report"]
 
 
 @pytest.mark.parametrize(("first", "last"), [(-1, 3), (5, 4), (0, -2)])

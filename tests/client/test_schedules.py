@@ -32,17 +32,22 @@ async def test_a_worker_writes_what_is_declared_and_fires_it(
     q: Kue, caplog: pytest.LogCaptureFixture
 ) -> None:
     moments: list[str] = []
+    ticked = asyncio.Event()
 
     @q.every("100ms")
     async def sweep(job: ActiveJob) -> None:
         moments.append(job.job.spec.meta["scheduled_for"])
 
+    @q.cron("* * * * * *")
+    async def tick() -> None:
+        ticked.set()
+
     with caplog.at_level(logging.INFO, logger="kue.client.declared_schedules"):
         async with q.work():
-            await until(lambda: len(moments) >= 2)
+            await until(lambda: len(moments) >= 2 and ticked.is_set())
 
-    assert "schedules added: sweep" in caplog.text
-    [schedule] = await q.schedules()
+    assert "schedules added: sweep, tick" in caplog.text
+    schedule, _ = await q.schedules()
     assert (schedule.words, schedule.draft.spec.max_attempts) == (
         "every 100 milliseconds",
         3,

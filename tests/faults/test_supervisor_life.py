@@ -68,25 +68,27 @@ async def test_a_process_is_replaced_after_so_many_jobs(lone: Shift) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
+        (("--max-jobs", "1"), ""),
         (("--max-age", "1s"), "s old"),
         (("--max-memory", "1MB"), "MB of memory"),
     ],
-    ids=["age", "memory"],
+    ids=["jobs", "age", "memory"],
 )
-async def test_a_process_that_is_too_old_or_too_large_is_replaced_when_it_is_free(
+async def test_a_process_is_replaced_for_its_jobs_its_age_or_its_memory(
     lone: Shift, options: tuple[str, ...], reason: str
 ) -> None:
     [job_id] = await lone.add("nap", seconds=3)
     # Recycling is never urgent: the grace does not count.
     async with lone.start(*options, "--grace", "0") as workers:
         _, _, old = await workers.line()
-        logged = await workers.logged("is replaced", reason)
+        if reason:
+            logged = await workers.logged("is replaced", reason)
+            assert f"pid {old}" in logged
         job = await lone.ended(job_id)
         await patiently(lambda: not is_there(int(old)))
         [later] = await lone.add("nap")
         fresh = (await lone.ended(later)).result
 
-    assert f"pid {old}" in logged
     assert job.result == int(old)
     assert fresh != int(old)
 

@@ -15,6 +15,7 @@ from kue.http.server.serve import ServeOptions, listen, serving
 from kue.model.alerts import AlertNotice
 from kue.worker import alert_monitor
 from tests.http.accounts import Site, site_of
+from tests.support.jobs import add_one
 from tests.support.patience import until
 
 SECRET_URL = "https://chat.example.com/hooks/private"
@@ -180,3 +181,20 @@ async def test_the_overview_warns_once_for_one_cause(
         ("no-worker", "report"),
     ]
     assert [one["queue"] for one in fewer["warnings"]] == ["email"]
+
+
+async def test_jobs_waits_and_alerts_are_measured(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    await add_one(q.store, "email", now=await q.now() - 90_000)
+    await q.set_alert("email", oldest="1m")
+    await q.check_alerts()
+
+    metrics = (await client.get("/metrics")).text
+    stats = (await client.get("/stats")).json()
+
+    assert 'kue_jobs{type="email",state="waiting"} 1\n' in metrics
+    assert stats["oldest_waits_ms"] >= 90_000
+    assert ("alert", "email") in [
+        (one["code"], one["queue"]) for one in stats["warnings"]
+    ]

@@ -717,3 +717,17 @@ async def test_websockets_are_closed_when_the_server_stops(q: Kue) -> None:
         await app.state.live.close()
 
         assert await line.closed() == (1013, "the server is stopping")
+
+
+async def test_what_happens_is_pushed_to_streams_and_websockets(
+    server: Server, q: Kue
+) -> None:
+    async with server.ear() as ear, Line(server.app) as line:
+        await ear.up()
+        assert (await line.told())["detail"] == {"state": "up"}
+        job = await q.enqueue("email")
+
+        heard, told = await ear.next(), await line.told()
+
+    assert heard.told == told
+    assert (told["kind"], told["job_id"]) == ("enqueue", job.id)

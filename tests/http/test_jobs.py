@@ -288,6 +288,24 @@ async def test_a_job_is_added_with_all_its_options(
     assert {name: job[name] for name in expected} == expected
 
 
+async def test_a_job_is_shown_by_each_api_and_the_document_says_how(
+    client: httpx.AsyncClient,
+) -> None:
+    made = (await add(client, {"type": "email", "data": {"to": "ann"}}))["id"]
+    root = str(client.base_url).removesuffix("/api/v1/")
+
+    document = (await client.get("/openapi.json")).json()
+    shown = [
+        (await client.get(f"{root}{path}/job/{made}")).json()
+        for path in ("/kue", "/vertx-kue")
+    ]
+    shown.append((await client.get(f"/jobs/{made}")).json())
+
+    assert [job["data"] for job in shown] == [{"to": "ann"}] * 3
+    assert set(document["paths"]["/jobs"]) == {"get", "post"}
+    assert set(document["paths"]["/jobs/{job_id}"]) == {"get", "patch", "delete"}
+
+
 async def test_a_job_needs_a_type_only(client: httpx.AsyncClient, q: Kue) -> None:
     added = await add(client, {"type": "email"})
 

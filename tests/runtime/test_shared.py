@@ -244,6 +244,27 @@ async def gone(table: AsyncMap, key: str) -> None:
             await asyncio.sleep(0.002)
 
 
+async def test_maps_with_a_ttl_locks_and_counters_are_shared(
+    shared: SharedData, threaded: Runtime
+) -> None:
+    async def use() -> int:
+        async with await shared.lock("door"):
+            table = await shared.map("table")
+            number = await table.get("visits") or 0
+            await asyncio.sleep(0)
+            await table.put("visits", number + 1)
+        return await (await shared.counter("visits")).increment_and_get()
+
+    counted = await asyncio.gather(*(threaded.context().call(use) for _ in range(9)))
+    table = await shared.map("table")
+    await table.put("brief", 1, ttl="10ms")
+    await gone(table, "brief")
+
+    assert sorted(counted) == list(range(1, 10))
+    assert await table.entries() == {"visits": 9}
+
+
+# -- locks ---------------------------------------------------------------------
 # -- locks ---------------------------------------------------------------------
 
 

@@ -16,8 +16,9 @@ from kue.runtime import (
     RuntimeClosed,
     UnknownDeployment,
     Verticle,
+    current_context,
 )
-from tests.runtime.waiting import Lingering, Signal, SlowToStop
+from tests.runtime.waiting import Lingering, Signal, SlowToStop, thread
 
 ONE = Verticle()
 
@@ -79,6 +80,30 @@ async def test_a_deployment_has_an_id_and_starts_before_deploy_returns(
     for unknown in (deployment_id, "x"):
         with pytest.raises(UnknownDeployment, match=f"deployment '{unknown}'"):
             await runtime.undeploy(unknown)
+
+
+async def test_handlers_and_timers_of_a_verticle_run_in_its_context(
+    threaded: Runtime,
+) -> None:
+    class Ticking(Verticle):
+        async def start(self) -> None:
+            self.ticks = Signal()
+            self.thread = thread()
+            self.runtime.set_timer(0.001, self.tick)
+
+        def tick(self, timer_id: int) -> None:
+            self.ticks.tell((thread(), current_context() is self.context))
+
+    plain, worker = Ticking(), Ticking()
+    await threaded.deploy(plain)
+    await threaded.deploy(worker, worker=True)
+
+    assert plain.thread.startswith("kue-loop-")
+    assert await plain.ticks.told() == (plain.thread, True)
+    assert worker.thread.startswith("kue-worker-")
+    ran_on, is_its_own = await worker.ticks.told()
+    assert ran_on.startswith("kue-worker-")
+    assert is_its_own
 
 
 async def test_it_knows_its_runtime_its_deployment_and_its_config(

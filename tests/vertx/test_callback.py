@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kue import ActiveJob, JobFailed, Kue
+from kue import ActiveJob, JobFailed, Kue, State
 from kue.model.job import Completed
 from kue.vertx import CallbackKue, JobService
 from kue.vertx.service_binding import actions
@@ -185,3 +185,16 @@ def test_without_a_loop_there_is_nobody_to_call_back() -> None:
         kue.get_all_types(print)
     with pytest.raises(RuntimeError, match="no running event loop"):
         kue.process("email", 1, print)
+
+
+def test_jobs_are_added_by_blocking_calls_and_found_by_callbacks(plain_q: Kue) -> None:
+    added = plain_q.sync.enqueue("email", {"to": "ann"})
+    assert plain_q.sync.counts("email")[State.WAITING] == 1
+
+    async def look() -> Any:
+        kue = CallbackKue(plain_q)
+        found = await called(kue.get_job, added.id)
+        await called(kue.close)
+        return found
+
+    assert asyncio.run(look())["data"] == {"to": "ann"}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kue import ActiveJob, ConfigError, Kue, State
+from kue.client.hooks import CallNext
 from kue.worker import Worker
 from tests.support.flaky import Wire
 from tests.support.patience import PATIENCE_SECONDS, until
@@ -75,6 +76,39 @@ async def test_a_worker_stops_after_as_many_runs_as_it_was_told(q: Kue) -> None:
 
     assert await q.count(state="complete") == 7
     assert await q.count(state="waiting") == 33
+
+
+async def test_a_program_runs_the_types_it_names_with_its_middleware_and_hooks(
+    q: Kue,
+) -> None:
+    story: list[str] = []
+    running: list[int] = []
+
+    @q.middleware
+    async def note(job: ActiveJob, call_next: CallNext) -> Any:
+        story.append(job.type)
+        return await call_next(job)
+
+    async def alone(job: ActiveJob) -> None:
+        running.append(job.id)
+        # Long enough for another to begin.
+        await asyncio.sleep(0.01)
+        assert running.pop() == job.id
+        assert running == []
+
+    q.on_startup(lambda: story.append("startup"))
+    q.on_shutdown(lambda: story.append("shutdown"))
+    q.process("email", 4, alone)
+    q.process("sms", echo)
+    await q.enqueue_many("email", range(3))
+    await q.enqueue("sms")
+
+    program = q.run(types=["email"], concurrency=1, burst=True, signals=False)
+    await asyncio.wait_for(program, PATIENCE_SECONDS)
+
+    assert story == ["startup", "email", "email", "email", "shutdown"]
+    assert await q.counts("email") == dict.fromkeys(State, 0) | {State.COMPLETE: 3}
+    assert await q.count("waiting", "sms") == 1
 
 
 # -- which, and how many -----------------------------------------------------

@@ -154,6 +154,25 @@ async def test_a_survivor_deploys_what_a_dead_node_had(local: Group) -> None:
     assert copy.instances[0].verticle.config == {"n": [1]}
 
 
+async def test_verticles_fail_over_within_a_group_that_has_its_quorum(
+    local: Group,
+) -> None:
+    a = await local.join(quorum=2)
+    other = await local.join(group="b", quorum=2)
+    await a.deploy(WITNESS, ha=True)
+    assert where() == []
+
+    b = await local.join(quorum=2)
+    await runs_on(a)
+    await local.join(quorum=2)
+    take_for_dead(a)
+    await until(lambda: len(where()) == 2)
+
+    assert other.deployments == ()
+    await b.close()
+    await runs_on(a)
+
+
 async def test_what_was_not_meant_to_does_not_fail_over(local: Group) -> None:
     a, b = await local.join(), await local.join()
     await a.deploy(WITNESS)
