@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 
 from tests.support.freezing import freeze
+from tests.support.patience import PATIENCE_SECONDS
 from tests.support.warm import Running, start
 
 
@@ -38,7 +40,8 @@ class Process:
 
     async def line(self) -> str:
         """Return what it says next; empty once it is gone."""
-        return (await self._running.stdout.readline()).decode().rstrip("\n")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return (await self._running.stdout.readline()).decode().rstrip("\n")
 
     async def rest(self) -> list[str]:
         """Return all it still has to say before it ends."""
