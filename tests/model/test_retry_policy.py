@@ -274,6 +274,22 @@ def test_a_first_attempt_begins_whenever_it_is_its_turn() -> None:
     assert before_run(by_hand, 9_000) is None
 
 
+def test_a_run_whose_worker_is_lost_is_not_tried_again_once_the_job_has_expired() -> (
+    None
+):
+    job = running(spec=Spec(max_attempts=3), expires=60_000)
+    text = "the job expired while it ran, 60 s after it was added"
+
+    lost = after_lost_worker(job, 61_000)
+    silent = after_ttl(job, 61_000)
+
+    assert isinstance(after_lost_worker(job, 60_999), Stalled)
+    assert isinstance(after_ttl(job, 60_999), Retried)
+    why = "worker host-1 was lost while it ran this job"
+    assert lost == Failed(Error("Expired", f"{text}; {why}"))
+    assert silent == Failed(Error("Expired", f"{text}; its ttl had passed"))
+
+
 # -- time and workers lost -------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""`Store.tend` and expires: a job that was not started in its life is failed."""
+"""`Store.tend` and expires: a job that has not ended in its life is failed."""
 
 from __future__ import annotations
 
@@ -64,13 +64,36 @@ async def test_a_job_without_an_end_waits_for_ever(store: Store, state: State) -
     assert await state_of(store, job_id) in (State.WAITING, State.BLOCKED)
 
 
-async def test_a_job_that_was_started_in_time_may_take_its_time(store: Store) -> None:
+async def test_a_run_under_a_lease_is_left_to_its_worker(store: Store) -> None:
+    """Which ends it in time; what it reports is accepted."""
     job = await start_one(store, expires="1s")
     await tend(store, T0)
     await store.renew(RenewRequest("w1", lease=5 * MINUTE), now=T0)
 
     assert (await tend(store, T0 + MINUTE)).expired == 0
     assert await end(store, job, Completed(), now=T0 + MINUTE) is Result.DONE
+
+
+@pytest.mark.parametrize("cause", ["lease", "ttl"])
+async def test_a_lost_run_of_a_job_that_has_expired_fails_it(
+    store: Store, cause: str
+) -> None:
+    ttl = "30s" if cause == "ttl" else None
+    job = await start_one(store, expires="1m", attempts=5, ttl=ttl)
+    late = T0 + 2 * MINUTE
+    lease = 5 * MINUTE if cause == "ttl" else SECOND
+    await store.renew(RenewRequest("w1", lease=lease), now=T0)
+
+    # After a pause of all maintenance, leases are extended once.
+    await tend(store, late - 30 * SECOND)
+    await tend(store, late)
+
+    failed = await get_one(store, job.id)
+    assert (failed.state, failed.attempts) == (State.FAILED, 1)
+    assert failed.error is not None
+    assert failed.error.kind == "Expired"
+    assert failed.error.message.startswith("the job expired while it ran, 60 s after")
+    assert await claim_ids(store, now=late) == []
 
 
 async def test_an_expired_job_is_not_handed_out(store: Store) -> None:

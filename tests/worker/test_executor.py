@@ -35,13 +35,14 @@ class Silent:
     progress_sender = None
 
 
-def run_of(attempt: int = 1, timeout: int = 0) -> ActiveRun:
+def run_of(attempt: int = 1, timeout: int = 0, expires: int = 0) -> ActiveRun:
     job = Job(
         id=7,
         type="email",
         state=State.ACTIVE,
         priority=0,
         created_at=STARTED,
+        expires=expires,
         spec=Spec(max_attempts=3, backoff=Fixed(500), timeout=timeout),
         token=f"{STARTED}000:{STARTED}:{attempt}:w1:lane.1",
     )
@@ -166,6 +167,30 @@ async def test_a_run_past_its_timeout_is_cancelled_and_failed() -> None:
     assert isinstance(ending, Retried)
     assert ending.error.kind == "RunTimeout"
     assert ending.error.message == "the run took longer than its timeout of 0.02 s"
+
+
+async def test_a_run_is_ended_without_a_retry_when_its_job_expires() -> None:
+    async def handler(job: ActiveJob) -> None:
+        await asyncio.Event().wait()
+
+    ending = await execute(run_of(expires=20, timeout=60_000), handler)
+
+    assert isinstance(ending, Failed)
+    assert ending.error.kind == "Expired"
+    assert ending.error.message == (
+        "the job expired while it ran, 0.02 s after it was added"
+    )
+    assert "await asyncio.Event().wait()" in ending.error.stack
+
+
+async def test_the_first_of_timeout_and_expiry_decides() -> None:
+    async def handler(job: ActiveJob) -> None:
+        await asyncio.Event().wait()
+
+    ending = await execute(run_of(expires=60_000, timeout=20), handler)
+
+    assert isinstance(ending, Retried)
+    assert ending.error.kind == "RunTimeout"
 
 
 async def test_a_timeout_error_of_the_handlers_own_is_not_ours() -> None:

@@ -242,6 +242,19 @@ async def test_a_child_past_its_timeout_is_killed_with_what_it_started(
 
 
 @pytest.mark.parametrize("place", ["memory"], indirect=True)
+async def test_a_child_is_killed_when_its_job_expires(q: Kue, tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+    task = apart(q, child_tasks.beget, expires="3s")
+
+    job = await task.enqueue(path=str(path))
+    async with q.work():
+        with pytest.raises(JobFailed, match="Expired: the job expired while it ran"):
+            await job.result(timeout=PATIENCE_SECONDS)
+        pids = [int(pid) for pid in path.read_text().split()]
+        await until(lambda: not any(is_running(pid) for pid in pids))
+
+
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
 async def test_a_soft_timeout_is_raised_in_the_child(q: Kue) -> None:
     task = apart(q, child_tasks.outstay, soft_timeout=0.1, timeout="60s", attempts=1)
     tidy, not_tidy = await task.enqueue(True), await task.enqueue(False)

@@ -114,7 +114,7 @@ class BaseJobBuilder:
         return self._set(max_stalls=number)
 
     def expires(self, expires: Duration) -> Self:
-        """Fail the job if it was not started *expires* after it was saved."""
+        """Fail the job if it has not ended *expires* after it was saved."""
         return self._set(expires=expires)
 
     def remove_on_complete(self, remove: bool = True) -> Self:

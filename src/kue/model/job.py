@@ -203,7 +203,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     limited_by: tuple[tuple[str, str], ...] = ()
     #: How long a run may go without reporting progress, in ms; 0 for no limit.
     ttl: int = 0
-    #: How long after it was added it must have started, in ms; 0 for no limit.
+    #: How long after it was added it must have ended, in ms; 0 for no limit.
     expires: int = 0
     #: Delivery at most once: a lost worker fails the job instead of requeueing it.
     once: bool = False

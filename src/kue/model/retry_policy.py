@@ -67,6 +67,8 @@ TTL_EXCEEDED = Error("TTLExceeded", "TTL exceeded")
 EXPIRED = Error("Expired", "the job was not started before it expired")
 #: The same for a job that has run before, with its last error.
 EXPIRED_RETRY = "the job expired before its next attempt; the last error was %s"
+#: The same for a job that runs.
+EXPIRED_RUN = "the job expired while it ran, %g s after it was added"
 
 
 def before_run(job: Job, now: int) -> Failed | None:
@@ -135,12 +137,19 @@ def after_expiry(history: Sequence[Attempt]) -> Failed:
     return Failed(Error(EXPIRED.kind, EXPIRED_RETRY % error.summary))
 
 
+def expired_run(job: Job) -> str:
+    """Return the error message of a run that was going on when the job expired."""
+    return EXPIRED_RUN % (job.expires / 1000)
+
+
 def after_ttl(job: Job, now: int) -> Ending:
     """Return how a run ends that reported no progress for its ttl."""
     if job.cancelling:
         return after_cancel()
     if _never_began(job):
         return Released(reason="its ttl passed before its worker could run it alone")
+    if _has_expired(job, now):
+        return Failed(Error(EXPIRED.kind, f"{expired_run(job)}; its ttl had passed"))
     return after_error(job, TTL_EXCEEDED, now)
 
 
@@ -154,6 +163,8 @@ def after_lost_worker(job: Job, now: int) -> Ending:
     error = Error("WorkerLost", f"worker {worker} was lost while it ran this job")
     if job.once or job.stalls >= _most_stalls(job, now):
         return Failed(error)
+    if _has_expired(job, now):
+        return Failed(Error(EXPIRED.kind, f"{expired_run(job)}; {error.message}"))
     delay = stall_delay_ms(job.id, job.stalls)
     too_late = _is_too_late(job, now + delay)
     return Failed(error) if too_late else Stalled(error, delay)
@@ -173,6 +184,10 @@ def _retried(job: Job, retried: Retried, now: int) -> Ending:
     if not job.has_attempts_left or _is_too_late(job, now + retried.delay):
         return Failed(retried.error)
     return retried
+
+
+def _has_expired(job: Job, now: int) -> bool:
+    return job.expires_at is not None and job.expires_at <= now
 
 
 def _is_too_late(job: Job, at: int) -> bool:

@@ -394,11 +394,12 @@ class Store(ABC):
 
         Promotes due jobs, requeues or fails stalled jobs, whose worker's lease has
         expired (`retry_policy.after_lost_worker`), and runs whose ttl has passed
-        (`retry_policy.after_ttl`), fails expired jobs, prunes what *keep* and retention
-        no longer keep, fires due schedules (each firing by exactly one process), relays
-        what spans shards, wakes workers for anything ready, ends pauses, forgets lost
-        workers and old subscriptions, adds full minutes of the statistics to their
-        hours (each once), and forgets types without jobs that had none for a day.
+        (`retry_policy.after_ttl`), fails expired jobs that do not run (a worker ends
+        its own runs), prunes what *keep* and retention no longer keep, fires due
+        schedules (each firing by exactly one process), relays what spans shards, wakes
+        workers for anything ready, ends pauses, forgets lost workers and old
+        subscriptions, adds full minutes of the statistics to their hours (each once),
+        and forgets types without jobs that had none for a day.
 
         After a gap of `grace_gap` of *lease* without maintenance, the store or all
         processes were away, and leases look expired that are not.  Every lease is then

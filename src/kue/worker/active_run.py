@@ -11,6 +11,7 @@ from collections import deque
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from kue.model import retry_policy
 from kue.worker.active_job import ActiveJob
 from kue.worker.step_store import RunStepStore
 
@@ -33,6 +34,10 @@ PATIENCE_SECONDS = 10.0
 
 class RunTimeout(Exception):
     """A run took longer than its job's timeout; the name is what the error shows."""
+
+
+class Expired(Exception):
+    """A job expired while it ran; the name is what the error shows."""
 
 
 class RunOwner(Protocol):
@@ -84,7 +89,7 @@ class ActiveRun(ActiveJob):
         #: Whether its ending was settled although the handler goes on.
         self.is_abandoned = False
         #: How an interrupted run ends; None when the job is no longer ours.
-        self.forced: Ending | RunTimeout | None = None
+        self.forced: Ending | RunTimeout | Expired | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -126,6 +131,10 @@ class ActiveRun(ActiveJob):
             self._later(seconds, self.interrupt, RunTimeout(text))
         if self.job.spec.soft_timeout and self.has_begun:
             self._asking = self._later(self.job.spec.soft_timeout / 1000, self._ask)
+        if self.job.expires and self.has_begun:
+            left = self.job.created_at + self.job.expires - self.now_ms
+            text = retry_policy.expired_run(self.job)
+            self._later(left / 1000, self.interrupt, Expired(text))
         return self.has_begun
 
     def leave_asking_to_child(self) -> None:
@@ -145,7 +154,7 @@ class ActiveRun(ActiveJob):
     def step_store(self) -> StepStore:
         return RunStepStore(self)
 
-    def interrupt(self, ending: Ending | RunTimeout | None) -> None:
+    def interrupt(self, ending: Ending | RunTimeout | Expired | None) -> None:
         """
         End the run as *ending* unless it succeeds first; None if the run is lost.
 

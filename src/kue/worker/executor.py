@@ -40,7 +40,7 @@ from kue.model.payload import JSON
 from kue.model.sealed_payload import refusal_of
 from kue.store.codec import error_of, result_of
 from kue.worker.active_job import ActiveJob
-from kue.worker.active_run import RunTimeout
+from kue.worker.active_run import Expired, RunTimeout
 from kue.worker.inputs import read_inputs
 
 if TYPE_CHECKING:
@@ -113,10 +113,12 @@ def ending_of_result(result: JSON) -> Ending:
 
 def forced_ending(run: ActiveRun, exc: BaseException | None = None) -> Ending | None:
     """Return how an interrupted run ends; *exc* has the traceback of where it was."""
-    if not isinstance(run.forced, RunTimeout):
+    if not isinstance(run.forced, RunTimeout | Expired):
         return run.forced
     trace = None if exc is None else exc.__traceback__
     error = _error(run.forced.with_traceback(trace))
+    if isinstance(run.forced, Expired):
+        return Failed(error)
     return retry_policy.after_error(run.job, error, run.now_ms)
 
 

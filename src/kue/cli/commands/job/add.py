@@ -57,9 +57,7 @@ draft_options = options(
     click.option(
         "--ttl", type=DURATION, help="How long a run may go without a sign of life."
     ),
-    click.option(
-        "--expires", type=DURATION, help="Fail it if not started within this."
-    ),
+    click.option("--expires", type=DURATION, help="Fail it if not ended within this."),
     click.option("--unique", help="A unique key: skip if an unfinished job has it."),
     click.option(
         "--unique-for", type=DURATION, help="Hold the key at least this long."
