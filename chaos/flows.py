@@ -48,6 +48,7 @@ from chaos.sqlite_stage import SqliteStage
 from chaos.view import View
 from kue.model.job import UNFINISHED, State
 from kue.store.redis.store import RedisStore
+from kue.worker.batches import BATCH
 from kue.worker.flow_jobs import GATE
 
 if TYPE_CHECKING:
@@ -242,6 +243,9 @@ class FlowRun:
         add = wanted.seconds * ADD_SHARE
         self._producing = Producing(household, folder, environ, add)
         self._injector = FlowInjector(self._fleet, stage, self._producing)
+        self._ways = {
+            node.key: one.way for one in self._graph.portions for node in one.nodes
+        }
         self._breaches: list[Breach] = []
         self._retried = self._had_waited = 0
         self._drained = 0.0
@@ -333,23 +337,23 @@ class FlowRun:
         (self._folder / MENDED).touch()
         jobs = await all_jobs(self._store)
         self._had_waited = sum(job.state is State.BLOCKED for job in jobs)
-        acknowledged = read_journals(Acknowledged, self._folder, ACKNOWLEDGED)
-        flow_of = {one.portion: one.flow for one in acknowledged}
-        failed = {job.id for job in jobs if job.state is State.FAILED}
+        failed = [job for job in jobs if job.state is State.FAILED]
         self._retried = len(failed)
         async with kue.Kue(self._stage.direct) as q:
-            for portion in self._graph.portions:
-                flow = flow_of.get(portion.key)
-                if flow is None:
-                    continue
-                if portion.way == "batch" and portion.has_failure:
-                    await q.batch(flow).retry_failed()
-                elif portion.way == "flow":
-                    await q.retry_flow(flow)
-            for job_id in failed:
-                handle = await q.get(job_id)
+            for job in failed:
+                if job.type == BATCH:
+                    await q.batch(job.id).retry_failed()
+            for flow in {job.flow for job in failed if self._is_chained(job)}:
+                await q.retry_flow(flow)
+            for job in failed:
+                handle = await q.get(job.id)
                 if handle.job.state is State.FAILED:
                     await handle.retry()
+
+    def _is_chained(self, job: Job) -> bool:
+        """Return whether a job is one of a chain or group."""
+        key = job.data["node"] if isinstance(job.data, dict) and "node" in job.data else ""
+        return self._ways.get(str(key)) == "flow"
 
     async def _outcome(self) -> Outcome:
         self._begin("check", None)
