@@ -22,7 +22,7 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test test-clients steady explore test-lowest test-lowest-part compiled-tests check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos chaos-schedules mutants redis clean
+.PHONY: help setup demo test test-clients steady explore test-lowest test-lowest-part compiled-tests check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos chaos-schedules chaos-flows mutants redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -102,6 +102,9 @@ chaos: setup ## faults of all kinds, then an account (ENGINE=redis|sqlite|sentin
 
 chaos-schedules: setup ## kill workers and Redis while 10,000 schedules fire; each tick must fire once (ARGS="--engine sqlite --seconds 60")
 	@$(BIN)/python -m chaos.schedules $(ARGS)
+
+chaos-flows: setup ## faults of all kinds while a random graph of 1,000 jobs runs; every edge must hold (ENGINE=redis|shards|sqlite|cluster SECONDS=60 SEED=1 or SEEDS=1..5 ARGS="--nodes 200")
+	@$(BIN)/python -m chaos.flows --engine $(ENGINE) --seconds $(SECONDS) --seeds $(SEEDS) $(ARGS)
 
 mutants: setup ## break the source on purpose and see that tests notice
 	$(BIN)/python tools/mutants.py $(ARGS)

@@ -19,5 +19,6 @@ are described in docs/explanation/chaos.md.
 `figures`      all checks together, and the line of JSON
 `command`      the command line
 `schedules`    another program: each tick of a schedule fires once, by `ticks`
+`flows`        another one: a graph of jobs, drawn by `dag`, with `flow_account`
 =============  ===================================================================
 """

@@ -190,9 +190,7 @@ class _Drawing:
         }
         allows = self._random.random() < 0.4
         nodes = tuple(replace(one, holds_next=False, in_batch=True) for one in members)
-        return Portion(
-            key, "batch", nodes, callbacks=callbacks, allow_failures=allows
-        )
+        return Portion(key, "batch", nodes, callbacks=callbacks, allow_failures=allows)
 
     # -- chains and groups -----------------------------------------------------
 

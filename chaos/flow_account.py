@@ -12,7 +12,7 @@ from kue.worker.batches import BATCH
 from kue.worker.flow_jobs import GATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from chaos.dag import Graph, Node, Portion
     from chaos.flow_facts import Acknowledged, Ran
@@ -99,10 +99,7 @@ class Account:
         portion = self._portion_of[node_key]
         if self._is_abandoned(portion, copy):
             return self._abandoned(portion, key)
-        if child:
-            state = "complete"
-        else:
-            state = self._states[key]
+        state = "complete" if child else self._states[key]
         is_failing = portion.has_failure and not portion.allow_failures
         if portion.way == "batch" and is_failing and not self._mended:
             # The first failure cancels those that have not started.
@@ -152,21 +149,24 @@ class Account:
                     yield Breach("twice", f"{_name(job, key, copy)} completed twice")
 
     def _lost(self) -> Iterator[Breach]:
-        """Yield what was acknowledged, or added by a job that succeeded, and is gone."""
+        """Yield what was acknowledged, or added by a job that ended, and is gone."""
         for portion in self._graph.portions:
             copy = self._copies.get(portion.key)
             if copy is None:
                 yield Breach("lost", f"portion {portion.key} was never added")
                 continue
-            is_cut_short = portion.has_failure and not portion.allow_failures
+            # The first failure may end a batch: no more is added then.
+            may_fail = portion.way == "batch" and not portion.allow_failures
+            is_cut_short = portion.has_failure and may_fail
             for node in portion.all_nodes:
                 if (node.key, copy) not in self._jobs:
                     yield Breach("lost", f"{node.key}, copy {copy}, has no job")
-                elif self._jobs[node.key, copy][0].state is State.COMPLETE:
-                    if portion.way != "batch" or not is_cut_short:
-                        yield from self._lost_children(node, copy)
+                elif not is_cut_short:
+                    yield from self._lost_children(node, copy)
 
     def _lost_children(self, node: Node, copy: int) -> Iterator[Breach]:
+        if self._jobs[node.key, copy][0].state is not State.COMPLETE:
+            return
         for key in node.child_keys:
             if (key, copy) not in self._jobs:
                 yield Breach("lost", f"{key}, copy {copy}, was not added by its parent")
@@ -186,7 +186,8 @@ class Account:
             yield from self._wrong_inputs(node, copy)
 
     def _early(self, node: Node, copy: int, started: int) -> Iterator[Breach]:
-        late = [one for one in self._parents(node, copy) if not self._ended(node, one, started)]
+        parents = list(self._parents(node, copy))
+        late = [one for one in parents if not self._ended(node, one, started)]
         if node.policy == "only":
             # One of them is enough.
             late = late if len(late) == len(node.parents) else []
@@ -262,11 +263,13 @@ class Account:
                 ]
                 return [[at] for at in sorted(set(filter(None, members)))]
             return None
-        return [[
-            job.result
-            for key in node.inputs
-            for job in self._jobs.get(self._copied(key, node, copy), ())
-        ]]
+        return [
+            [
+                job.result
+                for key in node.inputs
+                for job in self._jobs.get(self._copied(key, node, copy), ())
+            ]
+        ]
 
 
 def _by_node(jobs: Iterable[Job]) -> dict[Copied, list[Job]]:

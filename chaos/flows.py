@@ -14,7 +14,6 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
 
 import click
@@ -23,36 +22,39 @@ import uvloop
 
 import kue
 from chaos.breach import Breach
-from chaos.cluster_stage import ClusterStage
 from chaos.command import Seeds, until_terminated
 from chaos.dag import draw
 from chaos.fleet import Fleet, supervised
 from chaos.flow_account import Account, Evidence
 from chaos.flow_facts import Acknowledged, Ran
+from chaos.flow_stage import (
+    ENGINES,
+    FlowInjector,
+    Producing,
+    Wanted,
+    end_holds,
+    stage_of,
+)
 from chaos.flows_app import GRAPH, MENDED, RUNS
 from chaos.flows_producer import ACKNOWLEDGED
 from chaos.journal import read_journals
-from chaos.plan import STORE_FAULTS, WORKER_FAULTS, Fault, moments
 from chaos.processes import Household
-from chaos.redis_stage import RedisStage
 from chaos.run import (
     START_SECONDS,
     TICK_SECONDS,
-    Injector,
     all_jobs,
     environ_of,
     in_background,
     opened,
 )
-from chaos.sqlite_stage import SqliteStage
 from chaos.view import View
 from kue.model.job import UNFINISHED, State
 from kue.store.redis.store import RedisStore
+from kue.worker.batches import BATCH
 from kue.worker.flow_jobs import GATE
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from chaos.dag import Graph
     from chaos.stage import Stage
@@ -60,19 +62,9 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
 
 APP = "chaos.flows_app:q"
-#: Engine → the plan of its faults, and its shards.
-ENGINES = {
-    "redis": ("redis", 1),
-    "shards": ("redis", 6),
-    "cluster": ("cluster", 4),
-    "sqlite": ("sqlite", 1),
-}
-PRODUCER_FAULTS = {"kill_producer": (20.0, (0.0, 0.0))}
-#: Seconds between two faults, on average.
-FAULT_SECONDS = 0.8
 #: The graph is added in this share of the time.
 ADD_SHARE = 0.8
-#: All must have ended this long after the last fault, and after failed ones were retried.
+#: All must have ended this long after the last fault, and after the retries.
 DRAIN_SECONDS = 180.0
 #: If no job can run any more and nothing changes for this long, nothing will.
 QUIET_SECONDS = 15.0
@@ -106,30 +98,6 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     drain_s: float
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What is to be run."""
-
-    engine: str
-    nodes: int
-    seconds: float
-    seed: int
-    calm: bool = False
-    #: The worker processes of each supervisor.
-    workers: tuple[int, ...] = (3, 2)
-
-    @property
-    def faults(self) -> list[Fault]:
-        random, (plan, _) = Random(f"faults {self.seed}"), ENGINES[self.engine]
-        kinds = {**WORKER_FAULTS, **STORE_FAULTS[plan], **PRODUCER_FAULTS}
-        weights = [weight for weight, _ in kinds.values()]
-        faults = []
-        for at in moments(random, FAULT_SECONDS, 0 if self.calm else self.seconds):
-            [kind] = random.choices(list(kinds), weights)
-            length = round(random.uniform(*kinds[kind][1]), 3)
-            faults.append(Fault(at, kind, length, random.random()))
-        return faults
-
-
 class Outcome(msgspec.Struct, frozen=True):
     """The outcome of a run."""
 
@@ -140,7 +108,7 @@ class Outcome(msgspec.Struct, frozen=True):
 async def run(wanted: Wanted, folder: Path, view: View) -> Outcome:
     """Run a graph under faults; all files are kept in *folder*."""
     household = Household()
-    stage = _stage(wanted, household, folder)
+    stage = stage_of(wanted, household, folder)
     try:
         async with stage:
             plan, shards = ENGINES[wanted.engine]
@@ -151,71 +119,6 @@ async def run(wanted: Wanted, folder: Path, view: View) -> Outcome:
                 return await FlowRun(wanted, household, folder, view, stage, store)()
     finally:
         household.end()
-
-
-def _stage(wanted: Wanted, household: Household, folder: Path) -> Stage:
-    match ENGINES[wanted.engine][0]:
-        case "sqlite":
-            return SqliteStage(household, folder)
-        case "cluster":
-            return ClusterStage(folder)
-        case _:
-            return RedisStage(folder, wanted.seed)
-
-
-class Producing:
-    """The producer process, started again after its death until all is added."""
-
-    def __init__(
-        self, household: Household, folder: Path, environ: Mapping[str, str], add: float
-    ) -> None:
-        self._household = household
-        self._folder = folder
-        self._environ = environ
-        self._seconds = str(add)
-        self._process: subprocess.Popen[bytes] | None = None
-
-    async def run(self) -> None:
-        while await self._run_once() != 0:
-            pass
-
-    async def _run_once(self) -> int:
-        command = (sys.executable, "-m", "chaos.flows_producer")
-        self._process = self._household.start(
-            (*command, str(self._folder), self._seconds),
-            self._environ,
-            self._folder / "producer.log",
-        )
-        return await asyncio.to_thread(self._process.wait)
-
-    def kill(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-
-
-async def end_holds(store: RedisStore) -> None:
-    """Make holds of jobs, which a producer ends when it is done, look an hour old."""
-    db = store._db
-    for keys in db.keys:
-        outbox = keys.of_shard("outbox")
-        for field in await db.client.read(keys.root, "HKEYS", outbox):
-            if field.startswith(b"hold:"):
-                await db.client.read(keys.root, "HSET", outbox, field, 0)
-
-
-class FlowInjector(Injector):
-    """Injects faults into the producer as well."""
-
-    def __init__(self, fleet: Fleet, stage: Stage, producing: Producing) -> None:
-        super().__init__(fleet, stage)
-        self._producing = producing
-
-    async def strike(self, fault: Fault) -> None:
-        if fault.kind != "kill_producer":
-            await super().strike(fault)
-            return
-        self.struck[fault.kind] += 1
-        self._producing.kill()
 
 
 class FlowRun:
@@ -242,6 +145,9 @@ class FlowRun:
         add = wanted.seconds * ADD_SHARE
         self._producing = Producing(household, folder, environ, add)
         self._injector = FlowInjector(self._fleet, stage, self._producing)
+        self._ways = {
+            node.key: one.way for one in self._graph.portions for node in one.nodes
+        }
         self._breaches: list[Breach] = []
         self._retried = self._had_waited = 0
         self._drained = 0.0
@@ -333,23 +239,23 @@ class FlowRun:
         (self._folder / MENDED).touch()
         jobs = await all_jobs(self._store)
         self._had_waited = sum(job.state is State.BLOCKED for job in jobs)
-        acknowledged = read_journals(Acknowledged, self._folder, ACKNOWLEDGED)
-        flow_of = {one.portion: one.flow for one in acknowledged}
-        failed = {job.id for job in jobs if job.state is State.FAILED}
+        failed = [job for job in jobs if job.state is State.FAILED]
         self._retried = len(failed)
         async with kue.Kue(self._stage.direct) as q:
-            for portion in self._graph.portions:
-                flow = flow_of.get(portion.key)
-                if flow is None:
-                    continue
-                if portion.way == "batch" and portion.has_failure:
-                    await q.batch(flow).retry_failed()
-                elif portion.way == "flow":
-                    await q.retry_flow(flow)
-            for job_id in failed:
-                handle = await q.get(job_id)
-                if handle.job.state is State.FAILED:
+            for job in failed:
+                if job.type == BATCH:
+                    await q.batch(job.id).retry_failed()
+            for flow in {job.flow or job.id for job in failed if self._is_chained(job)}:
+                await q.retry_flow(flow)
+            for job in failed:
+                handle = await q.get(job.id)
+                if handle.job is not None and handle.job.state is State.FAILED:
                     await handle.retry()
+
+    def _is_chained(self, job: Job) -> bool:
+        """Return whether a job is one of a chain or group."""
+        data = job.data if isinstance(job.data, dict) else {}
+        return self._ways.get(str(data.get("node"))) == "flow"
 
     async def _outcome(self) -> Outcome:
         self._begin("check", None)
@@ -360,7 +266,8 @@ class FlowRun:
         return Outcome(self._figures(evidence), self._breaches)
 
     def _figures(self, evidence: Evidence) -> Figures:
-        wanted, runs = self._wanted, [one for one in evidence.runs if one.what == "start"]
+        wanted = self._wanted
+        runs = [one for one in evidence.runs if one.what == "start"]
         copies = {one.portion: one.copy for one in evidence.acknowledged}
         return Figures(
             engine=wanted.engine,
@@ -409,17 +316,15 @@ class FlowRun:
 @click.option("--seconds", type=click.FloatRange(1), default=60, show_default=True)
 @click.option("--seeds", type=Seeds(), default="1", show_default=True, help="1 or 1..5")
 @click.option("--calm", is_flag=True, help="Without faults.")
-def main(
-    engine: str, nodes: int, seconds: float, seeds: list[int], calm: bool
-) -> None:
+def main(engine: str, nodes: int, seconds: float, seeds: list[int], calm: bool) -> None:
     """
     Kill workers, producers and the store while a random graph of jobs runs.
 
     Prints a line of JSON per seed.  Exits with 1 when a job did not end as the graph
     requires, an edge was not respected, or `kue doctor` found something.
     """
-    wanted = [Wanted(engine, nodes, seconds, seed, calm) for seed in seeds]
-    if not all([_run(one) for one in wanted]):
+    ends = [_run(Wanted(engine, nodes, seconds, seed, calm)) for seed in seeds]
+    if not all(ends):
         sys.exit(1)
 
 

@@ -79,8 +79,8 @@ async def _act(job: ActiveJob, node: Node, copy: int) -> None:
 def _children(node: Node, copy: int) -> Iterable[kue.Signature[Any]]:
     for key in node.child_keys:
         task = TASKS[zlib.crc32(key.encode()) % len(TASKS)]
-        options = {"unique": f"{key} {copy}", "unique_for": UNIQUE_FOR}
-        yield task.options(**options).si(node=key, copy=copy)
+        once = task.options(unique=f"{key} {copy}", unique_for=UNIQUE_FOR)
+        yield once.si(node=key, copy=copy)
 
 
 def _make(type: str) -> kue.Task[..., Any, dict[str, str]]:

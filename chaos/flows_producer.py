@@ -1,4 +1,8 @@
-"""``python -m chaos.flows_producer FOLDER SECONDS``: adds a graph, again after its death."""
+"""
+``python -m chaos.flows_producer FOLDER SECONDS``: adds a graph of jobs.
+
+After its death it is started again, and adds what it does not know to be added.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from kue.client.named_flow import FlowStep, add_steps
 
 if TYPE_CHECKING:
     from chaos.dag import Node, Portion, Shape
+    from kue.client.task import TaskCalls
 
 BEGUN, ACKNOWLEDGED = "begun.jsonl", "acknowledged.jsonl"
 #: After a call that failed, before the next.
@@ -46,7 +51,7 @@ class Producer:
         left = [one for one in self._graph.portions if one.key not in self._done]
         for portion in left:
             since = time.monotonic()
-            while not await self._add(portion):
+            while not await self._add(portion):  # noqa: ASYNC110 - until it succeeds
                 await asyncio.sleep(PAUSE_SECONDS)
             share = seconds / len(self._graph.portions)
             # The graph is added while faults go on.
@@ -138,14 +143,14 @@ class Producer:
     ) -> kue.Signature[Any]:
         takes = takes_result or node.inputs or node.key.endswith(".catch")
         task = self._task(node)
-        return (task.s if takes else task.si)(node=node.key, copy=copy)
+        make = task.s if takes else task.si
+        return make(node=node.key, copy=copy)
 
-    def _task(self, node: Node, **options: Any) -> Any:
+    def _task(self, node: Node, **more: Any) -> TaskCalls[..., Any]:
         # Those of the same portion have no id yet.
         after = [self._ids[key] for key in node.parents if key in self._ids]
-        return TASK_OF[node.type].options(
-            on_parent_failure=node.policy, after=after, **options
-        )
+        options = {"on_parent_failure": node.policy, "after": after, **more}
+        return TASK_OF[node.type].options(**options)
 
 
 async def main(folder: Path, seconds: float) -> None:

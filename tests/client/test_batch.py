@@ -156,6 +156,19 @@ async def test_a_member_adds_further_ones(q: Kue, data: Import) -> None:
     assert data.calls[-1] == ("then", handle.id)
 
 
+async def test_a_member_that_waits_for_what_follows_the_batch_is_refused(
+    q: Kue, data: Import
+) -> None:
+    handle = await kue.batch().enqueue([data.slow.s(1)])
+    next_one = await data.note.options(after=[handle.id]).enqueue("next")
+    last = await data.note.options(after=[next_one]).enqueue("last")
+
+    with pytest.raises(ValueError, match=f"job {handle.id} would wait for itself"):
+        await handle.add([data.load.options(after=[last]).s(2)])
+
+    assert (await handle.progress()).total == 1
+
+
 async def test_an_ended_batch_takes_no_further_jobs(q: Kue, data: Import) -> None:
     handle = await kue.batch().enqueue([data.load.s(1)])
     await ended(q, handle)

@@ -1,8 +1,8 @@
 """
 Flows in a process of producer and worker in one, which may be killed; and their checks.
 
-Its clock is the test's, and its worker makes one call after another: so it does the same
-each time, up to the write that it is killed after.
+Its clock is the test's, and its worker makes one call after another: so it does the
+same each time, up to the write that it is killed after.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import kue
 from kue import ActiveJob, Kue, State
@@ -43,7 +44,7 @@ class Driven(ActiveJob):
     """A run of a job, as far as handlers of flows need one."""
 
     def __init__(self, job: Job, store: Store) -> None:
-        super().__init__(job, SimpleNamespace())  # type: ignore[arg-type]
+        super().__init__(job, SimpleNamespace())
         self.services = SimpleNamespace(store=store)
 
 
@@ -54,7 +55,7 @@ class Process:
         self.name = f"w{next(scene.numbers)}"
         self.real = scene.new_store()
         bind(self.real, life)
-        self.store: Any = ClockedStore(self.real, scene.time)
+        self.store = cast("Store", ClockedStore(self.real, scene.time))
         self.q = Kue(store=self.store)
         self.steps = [self._task(name, scene) for name in NAMES]
         self._own = {one.type: one.handler for one in processors(self.store)}
@@ -274,7 +275,7 @@ async def check_retried_batch(scene: Scene) -> None:
         if job.type == BATCH and job.state is State.FAILED:
             # Who retried it is dead, and so an operator does it again.
             scene.is_mended = True
-            await scene.finish(lambda process, at=job.id: retry(process, at))
+            await scene.finish(partial(retry, job.id))
     states = await scene.states()
     assert set(states.values()) <= {State.COMPLETE}, states
     called = [job for job in await scene.jobs() if _label(job) in CALLBACKS]
@@ -282,7 +283,7 @@ async def check_retried_batch(scene: Scene) -> None:
     assert ends.count("complete") == (len(CALLBACKS) if jobs else 0)
 
 
-async def retry(process: Process, batch_id: int) -> None:
+async def retry(batch_id: int, process: Process) -> None:
     await process.q.batch(batch_id).retry_failed()
 
 

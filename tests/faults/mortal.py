@@ -59,7 +59,7 @@ class Life:
 
 
 def bind(store: Store, life: Life) -> None:
-    """Have all calls of *store* be made in *life*: each script or transaction counts."""
+    """Have *store* make all calls in *life*: each script or transaction counts."""
     if isinstance(store, SqliteStore):
         _bind(store, "_read", life, lambda args: False)
         _bind(store, "_write", life, lambda args: True)

@@ -11,11 +11,10 @@ import os
 import signal
 import sys
 
-from tests.faults.flow_scenes import SCENES, Scene, live
-from tests.faults.mortal import Life
-
 from kue.model import settings
 from kue.store import store_for
+from tests.faults.flow_scenes import SCENES, Scene, live
+from tests.faults.mortal import Life
 
 
 def die() -> None:

@@ -8,7 +8,8 @@ import pytest
 from chaos.dag import Graph, Node, Portion, draw, judge, mended_states, states_of
 from chaos.flow_account import Account, Evidence
 from chaos.flow_facts import Acknowledged, Ran
-from chaos.flows import Wanted, run
+from chaos.flow_stage import Wanted
+from chaos.flows import run
 from chaos.view import View
 from msgspec.structs import replace
 

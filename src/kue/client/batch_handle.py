@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import msgspec
 from msgspec.structs import replace
 
+from kue.client.flow_cycles import refuse_cycles
 from kue.client.flow_enqueue import LinkedAdd, calls_of, linked
 from kue.client.flow_graph import read_flow
 from kue.client.handle import JobHandle
@@ -119,6 +120,7 @@ class BatchHandle:
         Raises:
             InvalidTransition: The batch has ended.
             JobNotFound: It was removed.
+            ValueError: A job would wait for one that waits for the batch.
         """
         batch = await self._read()
         if CANCELLED in batch.tags:
@@ -134,6 +136,7 @@ class BatchHandle:
         adding = LinkedAdd(self._connection)
         with suppress(FirstFailure):
             while chunk := list(islice(drafts, MAX_BATCH)):
+                await refuse_cycles(self._connection.store, chunk, before)
                 for call in calls_of(chunk):
                     goes_on = options.allow_failures
                     await add_watched(adding, call, watch, goes_on=goes_on)
@@ -191,7 +194,10 @@ class JobFlows:
     ) -> list[int]:
         """Add jobs that belong to *parent*, before those after it if *holds_next*."""
         before = await self._after(parent) if holds_next else ()
-        drafts = _all_joined(map(drafts_of, calls), flow=parent.flow, before=before)
+        joined = _all_joined(map(drafts_of, calls), flow=parent.flow, before=before)
+        drafts = list(joined)
+        if before:
+            await refuse_cycles(self._connection.store, drafts, before)
         adding = LinkedAdd(self._connection)
         await adding.add(
             [
