@@ -22,6 +22,8 @@ from kue.http.auth import Role
 from kue.http.auth.access import Anyone
 from kue.model.job import Completed, Error, Job, Released, Retried
 from kue.model.job_json import job_detail
+from kue.model.stream import SentChunks
+from kue.store.codec import chunk_of
 from kue.store.values import LogLine, Outcome, Progress
 from tests.browser.finding import is_live, opened
 from tests.browser.making import (
@@ -422,6 +424,41 @@ async def test_a_delayed_job_tells_when_it_runs(
     facts = panel(page, "Details")
     for fact in ["Group", "ann", "Unique key", "vip", "normal (0)", "0 of 1, 1 left"]:
         await expect(facts).to_contain_text(fact)
+
+
+async def test_a_stream_is_shown_as_it_comes_and_starts_over_with_the_job(
+    page: Page, address: str, q: Kue
+) -> None:
+    job_id = await add_one(q.store, "talk", now=None, attempts=2)
+    await opened(page, f"{address}/jobs/{job_id}")
+    stream = panel(page, "Stream")
+    await expect(badge(page)).to_have_text("waiting")
+    await expect(stream).to_be_hidden()
+
+    job = await claim_one(q.store, "talk", now=None)
+    await send(q, job, 0, "Once ", "upon ")
+    shown = stream.locator("pre")
+    await expect(shown).to_have_text("Once upon ")
+    await send(q, job, 2, "a time", {"page": 1}, "The end.\n")
+    await expect(shown).to_have_text('Once upon a time\n{"page":1}\nThe end.\n')
+    await shoot(page, "job-stream")
+    assert await barriers(page) == []
+
+    await q.store.settle([Outcome(job, Retried(Error("OSError", "gone")))])
+    again = await claim_one(q.store, "talk", now=None)
+    await send(q, again, 0, "Once more")
+    await expect(shown).to_have_text("Once more")
+    await expect(stream).to_contain_text("The job was started again.")
+    await q.store.settle([Outcome(again, Completed())])
+    await expect(badge(page)).to_have_text("complete")
+
+    await page.reload()
+    await expect(shown).to_have_text("Once more")
+
+
+async def send(q: Kue, job: Job, start: int, *values: object) -> None:
+    chunks = [chunk_of(value) for value in values]
+    await q.store.append_chunks([SentChunks(job, start, chunks)])
 
 
 # -- acting --------------------------------------------------------------------

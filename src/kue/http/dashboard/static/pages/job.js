@@ -21,6 +21,7 @@ import { detailsOf, factList } from "./job/details.js";
 import { logPanel } from "./job/log.js";
 import { asBody, codeView } from "./job/snippets.js";
 import { pendingNote, stepsView } from "./job/steps.js";
+import { streamView } from "./job/stream.js";
 import { timeline } from "./job/timeline.js";
 import { heldNote } from "./limits/words.js";
 
@@ -87,6 +88,7 @@ class JobView {
     this._dependencies = dependencies();
     this._code = codeView();
     this._steps = stepsView();
+    this._stream = streamView(api, id, () => (this._streamPanel.hidden = false));
     this.node = h("div", { class: "job-page" });
     this._sections = null;
   }
@@ -112,6 +114,7 @@ class JobView {
 
   stop() {
     this._log.stop();
+    this._stream.stop();
     this._timeline.stop();
     this._dependencies.stop();
   }
@@ -122,6 +125,7 @@ class JobView {
     for (const show of this._sections) show(job);
     this._timeline.show(job);
     this._log.follow(job.state);
+    this._stream.follow(job.state);
     this._ctx.setTitle(`Job ${job.id}, ${job.state}`);
     this._ctx.actions(jobActions(job).map(({ label, run }) => ({ label, run })));
   }
@@ -154,6 +158,8 @@ class JobView {
     };
     const result = panel("Result", {}, slots.result);
     this._stepsPanel = panel("Steps", {}, this._steps.node);
+    this._streamPanel = panel("Stream", {}, this._stream.node);
+    this._streamPanel.hidden = true;
     const links = panel("Dependencies", {}, this._dependencies.node);
     const text = () => JSON.stringify(this._job?.data ?? null, null, 2);
     const copyData = copyButton(text, "Copy the data");
@@ -173,6 +179,7 @@ class JobView {
           "div",
           { class: "job-main" },
           panel("Data", { aside: copyData }, slots.data),
+          this._streamPanel,
           result,
           this._stepsPanel,
           panel("Attempts", {}, slots.attempts),
