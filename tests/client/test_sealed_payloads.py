@@ -171,7 +171,7 @@ async def test_long_data_is_compressed_and_its_job_is_run_by_queues_that_compres
     stored = await kue_store.get([long.id, short.id])
     assert [job.spec.sealed for job in stored if job] == [SEALED, 0]
     assert len(repr(stored)) < len(repr(LONG))
-    # Whoever only reads needs no settings for that.
+    # A client that only reads needs no settings for that.
     assert (await make().get(long.id)).job.data == LONG  # type: ignore[union-attr]
 
 

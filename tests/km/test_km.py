@@ -603,7 +603,7 @@ async def _a_moment(q: Kue) -> None:
     await eventually(is_later)
 
 
-def test_a_sealed_task_is_popped_by_whoever_has_the_key_and_a_plain_one_fails(
+def test_a_sealed_task_is_popped_by_a_client_with_the_key_and_a_plain_one_fails(
     tmp_path: Path,
 ) -> None:
     url, key = f"sqlite:///{tmp_path}/kue.db", new_key("k")

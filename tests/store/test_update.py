@@ -94,11 +94,12 @@ async def test_whether_data_is_sealed_changes_with_the_data_alone(
     store: Store,
 ) -> None:
     job_id = await add_one(store, "email", data=1)
-    for fields, sealed in [
+    changes: list[tuple[dict[str, Any], int]] = [
         ({"data": "x", "sealed": SEALED}, SEALED),
         ({"tags": ("a",)}, SEALED),
         ({"data": "y"}, 0),
-    ]:
+    ]
+    for fields, sealed in changes:
         assert await change(store, job_id, **fields) is Result.DONE
         assert (await get_one(store, job_id)).spec.sealed == sealed
 

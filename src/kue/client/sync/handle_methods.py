@@ -56,6 +56,7 @@ class SyncHandleMethods(BlockingHandle[T_co]):
         Raises:
             JobFailed, JobCancelled: It ended that way.
             JobNotFound: It was removed.
+            PayloadRefused: It is sealed with a key that this queue does not have.
             TimeoutError: It did not end within *timeout*; it goes on.
             Whatever the reader raises for a result that it does not expect.
         """
