@@ -12,7 +12,7 @@ from kue.client import batch as batch_module
 from kue.client import flow_enqueue
 from kue.worker import batch_progress
 from tests.client.test_batch import Import, ended
-from tests.support.patience import eventually
+from tests.support.patience import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +58,20 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 4)
 
 
+async def test_each_callback_is_called_when_it_is_its_turn(
+    q: Kue, data: Callbacks
+) -> None:
+    batch = kue.batch().before(data.prepare.s()).progress(data.show.s())
+    batch = batch.then(data.told.s("then")).finally_(data.told.s("finally"))
+    handle = await batch.enqueue(data.load.s(row) for row in range(3))
+
+    await q.run(burst=True, signals=False)
+
+    assert data.calls[0] == ("before", 3, 0)
+    for call in (("progress", 3, 3), ("then", handle.id), ("finally", handle.id)):
+        assert data.calls.count(call) == 1
+
+
 # -- before --------------------------------------------------------------------
 
 
@@ -88,7 +102,7 @@ async def test_the_jobs_wait_for_every_callback_before_them(
         await eventually(lambda: seen(data, ("before", 3, 0)))
         states = [job.state for job in (await q.page(type="load")).jobs]
         data.go.set()
-        await handle.result(timeout=10)
+        await handle.result(timeout=PATIENCE_SECONDS)
 
     assert states == [State.BLOCKED] * 3
     assert sorted(data.calls[1:]) == [1, 1, 2]
@@ -198,7 +212,7 @@ async def test_progress_is_reported_while_jobs_end_and_in_the_end(
     async with q.work():
         await eventually(lambda: seen(data, ("shown", 2, 3)))
         data.go.set()
-        await handle.result(timeout=10)
+        await handle.result(timeout=PATIENCE_SECONDS)
         await eventually(lambda: seen(data, ("shown", 3, 3)))
         await eventually(lambda: has_ended(q, "kue.progress"))
 
@@ -233,7 +247,7 @@ async def test_reports_that_have_not_started_are_one(q: Kue, data: Callbacks) ->
     async with q.work(types=["load", "slow"]):
         await eventually(lambda: is_waiting(q, "show"))
         data.go.set()
-        await handle.result(timeout=10)
+        await handle.result(timeout=PATIENCE_SECONDS)
         await eventually(lambda: has_ended(q, "kue.progress"))
 
     assert await q.count(State.WAITING, "show") == 1

@@ -243,9 +243,12 @@ async def test_a_fake_can_have_a_clock_whatever_the_store_is(clock: Clock) -> No
         @q.task
         async def greet() -> None: ...
 
-        async with fake(q, clock=clock):
+        async with fake(q, clock=clock) as jobs:
             await greet.options(delay="1d").enqueue()
             assert await run_all(q, advance="1d") == 1
+        jobs.assert_added(greet, times=1)
+        with pytest.raises(AssertionError, match="greet"):
+            jobs.assert_not_added(greet)
         assert q.clock is None
 
 

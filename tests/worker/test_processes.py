@@ -244,7 +244,7 @@ async def test_a_child_past_its_timeout_is_killed_with_what_it_started(
 @pytest.mark.parametrize("place", ["memory"], indirect=True)
 async def test_a_child_is_killed_when_its_job_expires(q: Kue, tmp_path: Path) -> None:
     path = tmp_path / "pids"
-    task = apart(q, child_tasks.beget, expires="3s")
+    task = apart(q, child_tasks.beget, expires="8s")
 
     job = await task.enqueue(path=str(path))
     async with q.work():

@@ -301,17 +301,17 @@ class SealedStore:
     async def append_chunks(
         self, sent: Sequence[SentChunks], *, now: int | None = None
     ) -> list[Result]:
-        made = [
-            one._replace(values=self._sealed_chunks(one)) if one.job.spec.sealed else one
-            for one in sent
-        ]
+        made = list(map(self._sealed_chunks, sent))
         return await self.engine.append_chunks(made, now=now)
 
-    def _sealed_chunks(self, sent: SentChunks) -> list[Raw]:
-        return [
+    def _sealed_chunks(self, sent: SentChunks) -> SentChunks:
+        if not sent.job.spec.sealed:
+            return sent
+        values = [
             self._seal(sent.job, f"chunk:{index}", value)
             for index, value in enumerate(sent.values, sent.start)
         ]
+        return sent._replace(values=values)
 
     async def chunks(
         self, job_id: int, after: Position = BEGINNING, *, limit: int = MAX_BATCH
