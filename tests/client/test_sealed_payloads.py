@@ -18,6 +18,7 @@ from kue.model.payload_keys import PayloadKey, Protection, new_key
 from kue.model.sealed_payload import Envelope, Sealed
 from kue.model.steps import Signal
 from kue.store.contract import Store
+from kue.store.validation import IdNotReserved
 from kue.store.values import (
     Change,
     Filter,
@@ -631,7 +632,7 @@ async def test_ids_that_a_fail_over_lost_are_reserved_again(
 
     assert (await q.enqueue("work", SECRET)).is_new
     lost[:] = [10**9] * 3
-    with pytest.raises(ValueError, match="reserve another one"):
+    with pytest.raises(IdNotReserved, match="reserve another one"):
         await q.enqueue("work", SECRET)
 
 

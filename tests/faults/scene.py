@@ -7,11 +7,13 @@ Faults must be met by each verb alike: tests walk this table instead of a choice
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from kue.model.draft import draft
 from kue.model.job import (
@@ -27,6 +29,7 @@ from kue.model.job import (
 from kue.model.steps import Signal
 from kue.model.stream import SentChunks
 from kue.store.contract import Store
+from kue.store.validation import IdNotReserved
 from kue.store.values import (
     Change,
     Claim,
@@ -86,6 +89,8 @@ class Scene:
     rich: Job
     #: Running, and asked to end.
     asked: Job
+    #: The id of no job yet.
+    reserved: int
 
 
 async def build(store: Store) -> Scene:
@@ -110,6 +115,7 @@ async def build(store: Store) -> Scene:
         unique=await add_one(store, TYPE, unique="u", expires="2s"),
         blocked=await job_in(store, State.BLOCKED, TYPE),
         waiting=await add_one(store, TYPE, {"i": 1}),
+        reserved=(await store.reserve([TYPE], now=T0))[0],
     )
     await _surroundings(store, scene)
     return scene
@@ -171,6 +177,13 @@ def _add(store: Store, scene: Scene) -> Awaitable[Any]:
 
 def _add_plain(store: Store, scene: Scene) -> Awaitable[Any]:
     return store.add([draft(TYPE)] * 3, producer="plain", seq=1, now=LATER)
+
+
+async def _add_reserved(store: Store, scene: Scene) -> None:
+    made = replace(draft(TYPE), id=scene.reserved)
+    # Without the last id, the store no longer knows what was reserved.
+    with suppress(IdNotReserved):
+        await store.add([made], producer="reserved", seq=1, now=LATER)
 
 
 def _claim(types: list[str], limit: int, worker: str, lane: str) -> Verb:
@@ -268,6 +281,8 @@ _TO_WAITING = partial(MoveRequest, to=State.WAITING)
 WRITES: dict[str, Verb] = {
     "add": _add,
     "add plain": _add_plain,
+    "add reserved": _add_reserved,
+    "reserve": lambda store, scene: store.reserve([TYPE] * 3, now=LATER),
     "claim": _claim([TYPE], 5, "w2", "a"),
     "claim several": _claim([TYPE, "video", "parent", "never seen"], 5, "w2", "a"),
     "claim again": _claim([TYPE], 1, "w1", "h"),

@@ -21,7 +21,7 @@ from tests.support.servers import RedisServer
 from tests.support.upkeep import KEEP_ALL
 
 #: What is shed; all else must go on.
-ADDS = {"add", "add plain", "fire"}
+ADDS = {"add", "add plain", "add reserved", "reserve", "fire"}
 
 
 @pytest.fixture(scope="module")

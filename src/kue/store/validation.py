@@ -38,7 +38,7 @@ class InvalidCall(ValueError):
 
 
 class IdNotReserved(InvalidCall):
-    """A draft has an id that was not reserved for it, or was used."""
+    """A draft has an id that was not reserved, or was used; or the store lost that."""
 
     def __init__(self, job_id: int) -> None:
         super().__init__(

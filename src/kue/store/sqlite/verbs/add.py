@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from kue.model.errors import StoreCorrupt
 from kue.model.events import Kind
 from kue.model.job import Cancelled, Draft, State
 from kue.store.codec import body_of, line_of, tail_of
@@ -65,6 +66,10 @@ class CallPart(NamedTuple):
 
 def reserve(tx: Transaction, types: Sequence[str]) -> list[int]:
     last: int = tx.one("SELECT value FROM meta WHERE name = 'ids'")
+    if last < 0:
+        raise StoreCorrupt(
+            f"the last id is {last}, which no job has; run kue doctor for details"
+        )
     tx.run("UPDATE meta SET value = ? WHERE name = 'ids'", last + len(types))
     return list(range(last + 1, last + 1 + len(types)))
 
