@@ -66,8 +66,8 @@ from kue.model.job import State
         (
             StreamRestarted(7),
             (
-                "job 7 was started again, and its stream begins anew: drop what was "
-                "read, and call stream() again"
+                "job 7 was started again, and so is its stream: drop what was read, "
+                "and call stream() again"
             ),
         ),
         (

@@ -91,8 +91,8 @@ class StreamRestarted(JobError):
     def __init__(self, job_id: int) -> None:
         super().__init__(
             job_id,
-            f"job {job_id} was started again, and its stream begins anew: drop what "
-            "was read, and call stream() again",
+            f"job {job_id} was started again, and so is its stream: drop what was "
+            "read, and call stream() again",
         )
 
 
