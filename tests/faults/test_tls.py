@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
+import kue
 from kue.model.errors import StoreRefused, StoreUnavailable
 from kue.model.job import State
 from tests.faults.certificates import Authority
@@ -59,6 +61,29 @@ async def test_a_redis_behind_tls_keeps_jobs(
 
     assert await count_of(store) == {State.WAITING: 3}
     await assert_sound(store)
+
+
+async def test_a_context_or_a_client_says_whom_to_trust(
+    tls_port: int, authority: Authority
+) -> None:
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    client = redis.Redis(
+        HOST, tls_port, ssl=True, ssl_ca_certs=str(authority.certificate)
+    )
+    url = f"rediss://{HOST}:{tls_port}"
+    async with (
+        kue.Kue(url, ssl_context=context, prefix="given") as by_context,
+        kue.Kue(client, prefix="given") as by_client,
+        kue.Kue(
+            redis.Redis(HOST, tls_port, ssl=True), ssl_context=context, prefix="given"
+        ) as by_both,
+        kue.Kue(redis.Redis(HOST, tls_port, ssl=True), prefix="given") as stranger,
+    ):
+        job = await by_context.enqueue("a")
+        assert (await by_client.get(job.id)).type == "a"
+        assert (await by_both.get(job.id)).type == "a"
+        with pytest.raises(StoreRefused, match="certificate"):
+            await stranger.open()
 
 
 #: Whose server is called, and which authority is to vouch for it.

@@ -22,6 +22,7 @@ HELLO = Hello(
     types=(),
     concurrency=1,
     beats_itself=False,
+    is_private=False,
     folder=None,
 )
 

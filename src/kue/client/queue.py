@@ -34,11 +34,18 @@ from kue.model.connections import FAILOVER
 from kue.model.errors import ConfigError
 from kue.model.events import Event, Kind
 from kue.model.settings import Settings
-from kue.store import PRIVATE, scheme_of, store_for
+from kue.store import PRIVATE, RedisOptions, scheme_of, store_for, url_of_client
 from kue.store.sealed_store import sealed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
+    from ssl import SSLContext
+    from typing import TypeAlias
+
+    from redis import ConnectionPool, CredentialProvider, Redis, RedisCluster
+    from redis.asyncio import ConnectionPool as AsyncConnectionPool
+    from redis.asyncio import Redis as AsyncRedis
+    from redis.asyncio import RedisCluster as AsyncRedisCluster
 
     from kue.client.bulk_enqueue import OnAdded
     from kue.model.clock import TimeSource
@@ -46,6 +53,16 @@ if TYPE_CHECKING:
     from kue.model.payload import JSON
     from kue.store.contract import Store
     from kue.worker import Worker
+
+    #: What redis-py has to connect with.
+    RedisClient: TypeAlias = (
+        Redis
+        | RedisCluster
+        | ConnectionPool
+        | AsyncRedis
+        | AsyncRedisCluster
+        | AsyncConnectionPool
+    )
 
 
 class Kue(
@@ -69,10 +86,15 @@ class Kue(
     done, or use it as an async context manager.
 
     Args:
-        url: Where jobs are kept; else $KUE_URL, $REDIS_URL, or ``./kue.db``.  Or all
-            settings, ready-made.
+        url: Where jobs are kept; else $KUE_URL, $REDIS_URL, or ``./kue.db``.  Or a
+            client or connection pool of redis-py, whose settings are taken over for
+            connections of the queue's own.  Or all settings, ready-made.
         store: A custom store instead of the one the URL names.
         clock: The time by which jobs are due, for tests: see `kue.testing.Clock`.
+        credential_provider: Of redis-py: each new connection to Redis asks it for user
+            and password, which may change.
+        ssl_context: How to check the certificate of a Redis with TLS.
+        shards: Of a Redis that is given as a client; a URL has ``?shards=``.
         settings: See `kue.model.settings.Settings`; each has a KUE_* variable.
 
     Raises:
@@ -82,24 +104,32 @@ class Kue(
 
     def __init__(
         self,
-        url: str | Settings | None = None,
+        url: str | Settings | RedisClient | None = None,
         *,
         store: Store | None = None,
         clock: TimeSource | None = None,
+        credential_provider: CredentialProvider | None = None,
+        ssl_context: SSLContext | None = None,
+        shards: int | None = None,
         **settings: Any,
     ) -> None:
+        client = None if url is None or isinstance(url, str | Settings) else url
+        redis = RedisOptions(client, credential_provider, ssl_context, shards)
         if isinstance(url, Settings):
             known = url
         else:
-            known = settings_.load(url=url, **settings)
+            where = url if client is None else url_of_client(redis)
+            known = settings_.load(url=where, **settings)
         #: The clock that it was given.
         self.clock = clock
         #: The name by which `kue.connect` knows it.
         self.connection_name: str | None = None
         self._is_given = store is not None
+        #: Whether its settings are not enough to connect.
+        self._has_redis_options = bool(redis)
         self._handlers = HandlerRegistry()
         self._hooks = Hooks()
-        self._connection = self._connect(store, known, clock)
+        self._connection = self._connect(store, known, clock, redis)
         self._workers: set[Worker] = set()
         self._sync = SyncKue(self)
 
@@ -119,7 +149,12 @@ class Kue(
     @property
     def is_shared(self) -> bool:
         """Whether another process that has its settings sees the same jobs."""
-        return not self._is_given and scheme_of(self.settings.url) not in PRIVATE
+        return not self.is_private and not self._has_redis_options
+
+    @property
+    def is_private(self) -> bool:
+        """Whether its jobs may be in the memory of this process alone."""
+        return self._is_given or scheme_of(self.settings.url) in PRIVATE
 
     @property
     def sync(self) -> SyncKue:
@@ -145,14 +180,18 @@ class Kue(
         return twin
 
     def _connect(
-        self, store: Store | None, settings: Settings, clock: TimeSource | None = None
+        self,
+        store: Store | None,
+        settings: Settings,
+        clock: TimeSource | None = None,
+        redis: RedisOptions = RedisOptions(),  # noqa: B008 - immutable
     ) -> Connection:
-        if store is not None and clock is not None:
-            raise ConfigError("give a store or a clock: a store has its own clock")
+        if store is not None and (clock is not None or redis):
+            raise ConfigError("give a store, or how to make one: not both")
         is_failover = not self._is_given and scheme_of(settings.url) == FAILOVER
-        if is_failover and clock is None:
+        if is_failover and clock is None and not redis:
             return FailoverConnection.of(settings.url, self._hooks)
-        store = sealed(store or store_for(settings, clock), settings)
+        store = sealed(store or store_for(settings, clock, redis), settings)
         if settings.url == inline_connection.URL:
             return InlineConnection(store, settings, self._handlers, self._hooks)
         return Connection(store, settings)
@@ -171,6 +210,7 @@ class Kue(
         queue = copy(self)
         queue.connection_name, queue._is_given = name, other._is_given
         queue.clock = other.clock
+        queue._has_redis_options = other._has_redis_options
         queue._connection = queue._connect(other.store, other.settings)
         queue._workers = set()
         queue._sync = SyncKue(queue)

@@ -16,6 +16,7 @@ from kue.store import scheme_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from kue.client.queue import RedisClient
     from kue.model.duration import Duration
 
 P = ParamSpec("P")
@@ -30,19 +31,23 @@ RETRY_TIMES = 3
 class BaseBuilder:
     """Where the store is, and how many connections to it there may be."""
 
-    def __init__(self, where: Kue | str, *rest: Any) -> None:
+    def __init__(self, where: Kue | str | RedisClient, *rest: Any) -> None:
         """
         Args:
             where: A queue; or host and port; or Sentinels ("h1:26379,h2:26379") and
-                True; or a URL of Redis or SQLite.
+                True; or a URL of Redis or SQLite; or a client or connection pool of
+                redis-py.
         """
         self._q: Kue | None = None
         self._url = ""
+        self._client: RedisClient | None = None
         self._settings: dict[str, Any] = {}
         self._max_total: int | None = None
         self.names: tuple[str, ...] = rest
         if isinstance(where, Kue):
             self._q = where
+        elif not isinstance(where, str):
+            self._client = where
         elif rest and rest[0] is True:
             self._url, self.names = f"redis+sentinel://{where}/master", rest[1:]
         elif rest and isinstance(rest[0], int):
@@ -56,7 +61,14 @@ class BaseBuilder:
             )
 
     def set_max_total(self, number: int) -> Self:
-        """Open at most *number* connections to Redis for commands."""
+        """
+        Open at most *number* connections to Redis for commands.
+
+        Raises:
+            ConfigError: A pool was given, which has its own number.
+        """
+        if self._client is not None:
+            raise ConfigError("a pool has its own max_connections: set it there")
         self._max_total = number
         return self
 
@@ -79,6 +91,8 @@ class BaseBuilder:
         """Return the queue, made of what was set."""
         if self._q is not None:
             return self._q
+        if self._client is not None:
+            return Kue(self._client, prefix=PREFIX, **self._settings)
         url = self._url
         if self._max_total is not None and url.startswith("redis"):
             mark = "&" if "?" in url else "?"
@@ -90,7 +104,7 @@ class BaseBuilder:
 class ManagerBuilder(BaseBuilder):
     """Options of a manager; each method returns the builder."""
 
-    def __init__(self, where: Kue | str, *rest: Any) -> None:
+    def __init__(self, where: Kue | str | RedisClient, *rest: Any) -> None:
         super().__init__(where, *rest)
         self.modes = queue_names.read_queues(self.names)
         self.alive_timeout: Duration | None = None

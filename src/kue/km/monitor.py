@@ -25,7 +25,7 @@ from kue.store.values import Outcome, PageRequest, RemoveRequest, Result
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kue.client.queue import Kue
+    from kue.client.queue import Kue, RedisClient
     from kue.model.job import Ending, Job
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class MonitorReport(msgspec.Struct):
 class MonitorBuilder(BaseBuilder):
     """Options of a monitor; each method returns the builder."""
 
-    def __init__(self, where: Kue | str, *rest: Any) -> None:
+    def __init__(self, where: Kue | str | RedisClient, *rest: Any) -> None:
         super().__init__(where, *rest)
         if len(self.names) != 1:
             raise ConfigError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from kue.model.errors import ConfigError
@@ -21,19 +21,54 @@ PRIVATE = ("memory", "sync", "null")
 _IN_MEMORY = "memory://"
 
 
-def store_for(settings: Settings, clock: TimeSource | None = None) -> Store:
+class RedisOptions(NamedTuple):
+    """How to connect to a Redis, in addition to the URL: things that only code has."""
+
+    #: Of redis-py; instead of a URL.
+    client: Any = None
+    credential_provider: Any = None
+    ssl_context: Any = None
+    #: With a client; a URL has its own.
+    shards: int | None = None
+
+    def __bool__(self) -> bool:
+        return any(option is not None for option in self)
+
+
+def url_of_client(options: RedisOptions) -> str:
+    """
+    Return the URL of the Redis that a client or pool of redis-py connects to.
+
+    Raises:
+        ConfigError: It is neither, or has what cannot be taken over.
+    """
+    from kue.store.redis.wire.given_client import address_of
+
+    return address_of(options.client, options.shards).url
+
+
+def store_for(
+    settings: Settings,
+    clock: TimeSource | None = None,
+    options: RedisOptions = RedisOptions(),  # noqa: B008 - immutable
+) -> Store:
     """
     Return the store of *settings*; nothing is opened yet.
 
     Raises:
         ConfigError: The URL names no engine or is malformed; the message lists forms.
-            Or the engine cannot use a *clock*.
+            Or the engine cannot use a *clock*, or *options*.
     """
     scheme = scheme_of(settings.url)
     # Each engine is imported only when it is used: a worker on SQLite needs no redis.
     is_job_process = scheme in PRIVATE and null_store.is_job_process()
     if is_job_process or settings.url == null_store.URL:
         return cast("Store", null_store.NullStore())
+    if options and scheme not in (*_REDIS, *_CLUSTER):
+        raise ConfigError(
+            "credential_provider, ssl_context and shards are for Redis, not for "
+            f"{_shown(settings.url)}"
+        )
     if settings.url in ("sync://", "null://"):
         return _named_memory(settings.url, clock)
     if scheme == "sqlite" and settings.prefix != DEFAULT_PREFIX:
@@ -54,7 +89,11 @@ def store_for(settings: Settings, clock: TimeSource | None = None) -> Store:
             )
         from kue.store.redis.store import RedisStore
 
-        return RedisStore(settings)
+        if not options:
+            return RedisStore(settings)
+        from kue.store.redis.wire.given_client import address_with
+
+        return RedisStore(settings, address_with(settings.url, options))
     if scheme == "failover":
         raise ConfigError(
             f"{settings.url} is several stores; name the connection of one of them"

@@ -64,14 +64,16 @@ class Autoscaler:
         )
 
     async def run(self) -> None:
-        """Scale until cancelled; return at once if jobs are in one process alone."""
+        """Scale until cancelled; return at once if the store cannot be reached."""
         hello = await self._pool.first
         if hello.beats_itself:
             logger.warning(
-                "the number of processes stays at %d: %s is in the memory of each, "
-                "and cannot be shared",
+                "the number of processes stays at %d: %s %s",
                 self._pool.count.now,
                 hello.store,
+                "is in the memory of each, and cannot be shared"
+                if hello.is_private
+                else "is given as a client, or needs more than its URL to connect",
             )
             return
         while True:

@@ -57,8 +57,10 @@ class ChildWorker:
         self._options = options
         self._reader, self._writer = streams
         self._folder = folder
-        # The supervisor cannot renew the lease if the jobs are in this process alone.
+        # The supervisor cannot renew the lease if the jobs are in this process alone,
+        # or if its settings are not enough to connect.
         self._renews_itself = not queue.is_shared
+        self._is_private = queue.is_private
         self._on_start = on_start
         #: Set by `_start`, which everything that reads it follows.
         self._worker: Worker
@@ -124,6 +126,7 @@ class ChildWorker:
             ),
             concurrency=self._options.concurrency or sum(p.slots for p in processors),
             beats_itself=self._renews_itself,
+            is_private=self._is_private,
             folder=self._folder,
             # A handler may hold the interpreter before the first tick.
             status=self._worker.status(),

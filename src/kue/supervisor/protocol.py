@@ -28,6 +28,8 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     concurrency: int
     #: Whether the child renews its own lease, because the supervisor cannot.
     beats_itself: bool
+    #: Whether that is because its jobs are in its memory.
+    is_private: bool
     #: The folder that the target's code is in.
     folder: str | None
     status: dict[str, Any] = {}

@@ -46,7 +46,7 @@ def banner(
         ("stop", f"Ctrl-C or SIGTERM: jobs may end within {options.grace:g} s"),
         ("", "twice: they are requeued at once"),
     ]
-    if hello.beats_itself:
+    if hello.is_private:
         facts.append(("note", "no other process sees these jobs"))
     if options.reload:
         facts.append(("reload", "when a Python file changes"))

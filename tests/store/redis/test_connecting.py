@@ -28,11 +28,11 @@ async def test_a_connection_does_not_look_for_installed_packages(
 
 
 class FakeSentinel:
-    """A Sentinel that answers once two have asked: with a master, or with none."""
+    """A Sentinel that answers once *asking* have asked: with a master, or with none."""
 
-    def __init__(self, master: int | None) -> None:
+    def __init__(self, master: int | None, *, asking: int = 2) -> None:
         self._master = master
-        self._asked = asyncio.Barrier(2)
+        self._asked = asyncio.Barrier(asking)
         #: Clients that are connected.
         self.clients: set[asyncio.StreamWriter] = set()
 

@@ -123,7 +123,7 @@ def main(fd: int) -> int:
 
 def _queue(target: str) -> Kue:
     q, _ = load(target)
-    if not q.is_shared:
+    if q.is_private:
         raise ConfigError(
             f"the jobs of {q.store.name} are visible only in their own process, not in "
             "a dashboard; use a file: sqlite:///kue.db"

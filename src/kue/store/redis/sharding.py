@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from kue.model.settings import Settings
+    from kue.store.redis.wire.url import RedisAddress
 
 T = TypeVar("T")
 
@@ -35,8 +36,8 @@ def _retrieve(opening: asyncio.Task[ServerInfo]) -> None:
 class Shards:
     """The shards of one store, and what this process knows of them."""
 
-    def __init__(self, settings: Settings) -> None:
-        address = read_url(settings.url)
+    def __init__(self, settings: Settings, address: RedisAddress | None = None) -> None:
+        address = self.address = address or read_url(settings.url)
         self.name = address.name
         self.settings = settings
         self.count = address.shards

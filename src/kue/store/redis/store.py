@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from kue.model.settings import Settings
     from kue.store.contract import Events
+    from kue.store.redis.wire.url import RedisAddress
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,8 +66,9 @@ def _verb(
 class RedisStore(Store):
     """Jobs in Redis, Valkey, or a Redis Cluster."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._db = Shards(settings)
+    def __init__(self, settings: Settings, address: RedisAddress | None = None) -> None:
+        """*address* is where it is, and how to connect, if not by the URL alone."""
+        self._db = Shards(settings, address)
         self._subscriptions = RedisSubscriptions(self._db)
         self.name = self._db.name
 
@@ -86,7 +88,7 @@ class RedisStore(Store):
         await self._db.close()
 
     def twin(self) -> RedisStore:
-        return RedisStore(self._db.settings)
+        return RedisStore(self._db.settings, self._db.address)
 
     def watch(
         self, job_ids: Sequence[int] | None = None, *, buffer: int = 1000

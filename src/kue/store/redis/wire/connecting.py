@@ -8,7 +8,8 @@ takes over the connection: see `connection`.
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import hiredis
 import redis
@@ -19,6 +20,7 @@ from redis.backoff import NoBackoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from ssl import SSLContext
 
     from kue.store.redis.wire.cluster_slots import Node
     from kue.store.redis.wire.url import RedisAddress
@@ -53,8 +55,36 @@ class _TlsConnection(_Packing, aioredis.SSLConnection):
     pass
 
 
+class _GivenContext:
+    """Stands for what redis-py makes a TLS context with."""
+
+    def __init__(self, context: SSLContext) -> None:
+        self._context = context
+
+    def get(self) -> SSLContext:
+        return self._context
+
+
+def _with_context(context: SSLContext, **options: Any) -> _TlsConnection:
+    connection = _TlsConnection(**options)
+    connection.ssl_context = cast("Any", _GivenContext(context))
+    return connection
+
+
 class _UnixConnection(_Packing, aioredis.UnixDomainSocketConnection):
     pass
+
+
+def _class_for(address: RedisAddress) -> Callable[..., Any]:
+    """Return what makes the connections."""
+    own = address.connection_class
+    if own is not None:
+        return type(own.__name__, (_Packing, own), {})
+    if address.path:
+        return _UnixConnection
+    if address.ssl_context is not None:
+        return partial(_with_context, address.ssl_context)
+    return _TlsConnection if address.is_tls else _TcpConnection
 
 
 class Connector:
@@ -62,6 +92,7 @@ class Connector:
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
+        self._class = _class_for(address)
         self._sentinel: Sentinel | None = None
 
     async def connect(self, node: Node | None = None) -> Any:
@@ -95,16 +126,28 @@ class Connector:
             # Replies as plain lists, the same from every server version.
             "protocol": 2,
             **DRIVER,
-            **address.tls,
-            "username": address.username,
-            "password": address.password,
+            **self._tls(),
+            **address.options,
+            **self._login(),
             "db": address.db,
         }
         if address.path:
-            del options["socket_keepalive"]
-            return _UnixConnection(path=address.path, **options)
-        kind = _TlsConnection if address.is_tls else _TcpConnection
-        return kind(host=node[0], port=node[1], **options)
+            options.pop("socket_keepalive", None)
+            options["path"] = address.path
+        else:
+            options |= {"host": node[0], "port": node[1]}
+        return self._class(**options)
+
+    def _tls(self) -> dict[str, Any]:
+        # redis-py below 6.0 does not check the host's name by itself.
+        checked = {"ssl_check_hostname": True} if self._address.is_tls else {}
+        return {**checked, **self._address.tls}
+
+    def _login(self) -> dict[str, Any]:
+        address = self._address
+        if address.credential_provider is not None:
+            return {"credential_provider": address.credential_provider}
+        return {"username": address.username, "password": address.password}
 
     async def _find(self) -> Node:
         """Return the address of the server; with Sentinels, of the current master."""
@@ -118,9 +161,14 @@ class Connector:
                 "username": address.sentinel_username,
                 "password": address.sentinel_password,
             }
-            if address.is_tls:
-                options |= {"ssl": True, **address.tls}
+            if address.sentinel_options:
+                options = {"socket_timeout": 2.0, **address.sentinel_options}
+            elif address.is_tls:
+                options |= {"ssl": True, **self._tls()}
             self._sentinel = new_sentinel(address.hosts, sentinel_kwargs=options)
+            if address.ssl_context is not None:
+                for client in self._sentinel.sentinels:
+                    client.connection_pool.connection_class = cast("Any", self._class)
         # A search moves the Sentinel that answered to the front of the list.  In a list
         # that two searches share, another one would be overwritten by that.
         search = copy(self._sentinel)

@@ -37,7 +37,22 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     password: str | None = None
     sentinel_username: str | None = None
     sentinel_password: str | None = None
-    tls: dict[str, str] = {}
+    tls: dict[str, Any] = {}
+    #: Asked for user and password by each new connection, instead of those above.
+    credential_provider: Any = None
+    #: An `ssl.SSLContext`, instead of *tls*.
+    ssl_context: Any = None
+    #: More options of redis-py's connections, and those of connections to Sentinels.
+    options: dict[str, Any] = {}
+    sentinel_options: dict[str, Any] = {}
+    #: A class of asyncio connections of its own.
+    connection_class: Any = None
+
+    @property
+    def url(self) -> str:
+        """The same without logins, and without what a URL cannot have."""
+        mark = "&" if "?" in self.name else "?"
+        return self.name + (f"{mark}shards={self.shards}" if self.shards > 1 else "")
 
 
 def read_url(url: str) -> RedisAddress:
