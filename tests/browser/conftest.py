@@ -35,7 +35,7 @@ expect.set_options(timeout=PATIENCE_SECONDS * 1000)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marker = pytest.mark.asyncio(loop_scope="session")
     for item in items:
-        if HERE == item.path.parent and pytest_asyncio.is_async_test(item):
+        if item.path.parent == HERE and pytest_asyncio.is_async_test(item):
             item.add_marker(marker, append=False)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import uvicorn
+from starlette import routing
 from starlette.types import ASGIApp
 
 from kue import Kue
@@ -20,6 +22,8 @@ from kue.http.auth.access import Anyone
 from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisServer
 
+#: Thousands of applications have the same two hundred paths; a program has one.
+routing.compile_path = cache(routing.compile_path)
 HOST = "127.0.0.1"
 ROLES = {role.name.lower(): role for role in Role}
 

@@ -49,12 +49,11 @@ def findings(source: str) -> Iterator[str]:
                 yield ast.unparse(node)
 
 
-@pytest.mark.parametrize(
-    "path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE))
-)
-def test_no_module_can_run_what_it_reads(path: Path) -> None:
+def test_no_module_can_run_what_it_reads() -> None:
     """U-5: a backoff is data or a registered name; no text is ever run."""
-    assert list(findings(path.read_text())) == []
+    found = {path: list(findings(path.read_text())) for path in MODULES}
+
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from setproctitle import setproctitle
 
 import kue.bus.redis
 import kue.cli
+import kue.cli.commands.dashboard_server
 import kue.client.sync
 import kue.runtime.shared.redis
 import kue.store.redis.store

@@ -7,15 +7,13 @@ import contextlib
 import os
 import re
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 
 from tests.support.patience import PATIENCE_SECONDS
-
-KUE = str(Path(sys.executable).with_name("kue"))
+from tests.support.warm import COMMAND, Running, start
 
 #: An app whose jobs last until there is a certain file.
 APP = """
@@ -36,14 +34,13 @@ async def nap(alarm: str) -> str:
 class Command:
     """A command that goes on until it is ended."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: Running) -> None:
         self.process = process
         #: What it wrote so far, both ways.
         self.said = ""
         self._reading = [
             asyncio.create_task(self._read(stream))
             for stream in (process.stdout, process.stderr)
-            if stream is not None
         ]
         self._news = asyncio.Event()
 
@@ -102,20 +99,20 @@ async def command(
     """Run ``kue`` in *folder*; it is killed after the context."""
     ours = ("KUE_", "REDIS_")
     environ = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    process = await asyncio.create_subprocess_exec(
-        *(KUE, *arguments),
+    process = await start(
+        *(COMMAND, *arguments),
         cwd=folder,
-        env=environ | {"PYTHONUNBUFFERED": "1"} | environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        environ=environ | {"PYTHONUNBUFFERED": "1"} | environment,
+        has_log=True,
     )
     running = Command(process)
     try:
         yield running
     finally:
         with contextlib.suppress(ProcessLookupError):
-            process.kill()
+            process.send_signal(signal.SIGKILL)
         await running.ended()
+        await process.close()
 
 
 async def get(url: str, headers: dict[str, str] | None = None) -> httpx.Response:

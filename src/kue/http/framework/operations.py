@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -94,7 +94,7 @@ class Operation:
             return ""
         return f"{self.tag}.{self.handler.__name__}"
 
-    @property
+    @cached_property
     def is_body_optional(self) -> bool:
         """Whether the body may be omitted, which is the same as null."""
         kind = msgspec.inspect.type_info(self.body)
