@@ -93,6 +93,8 @@ async def test_arguments_are_compared_as_they_are_bound(q: kue.Kue, send: Send) 
     jobs.assert_added(send, to=ANY)
     jobs.assert_not_added(send, subject="Bye")
     jobs.assert_not_added("send", subject="Hello")  # a type has no defaults
+    with pytest.raises(ValueError, match="use assert_not_added"):
+        jobs.assert_added(send, times=0)
     with pytest.raises(TypeError, match="unexpected keyword argument 'too'"):
         jobs.assert_not_added(send, too="ann@x")
 

@@ -136,13 +136,15 @@ class AddedJobs:
             AssertionError: The message lists what was added instead.
             TypeError, ValueError: No job can be as expected.
         """
+        if times is not None and times < 1:
+            raise ValueError("times is 1 or more; use assert_not_added for none")
         expected = ExpectedJob.of(
             call, args, arguments, options, data=data, where=where
         )
         found = [job for job in self if expected.is_met(job)]
-        if len(found) != times if times is not None else not found:
+        if not found or times not in (None, len(found)):
             raise AssertionError(self._message(expected, len(found), times))
-        return found[-1] if found else self._none(expected)
+        return found[-1]
 
     def assert_not_added(
         self,
@@ -170,9 +172,6 @@ class AddedJobs:
             raise AssertionError(
                 f"{_jobs(len(jobs))} added, and none should have been{_listed(jobs)}"
             )
-
-    def _none(self, expected: ExpectedJob) -> AddedJob:
-        raise ValueError(f"times=0: use assert_not_added for {expected.name}")
 
     def _message(self, expected: ExpectedJob, found: int, times: int | None) -> str:
         often = "" if not found else f" {found} times" if found > 1 else " once"
