@@ -1,12 +1,15 @@
-"""Every form of URL leads to the Redis that it names."""
+"""Every form of URL, and a client, leads to the Redis that it names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+import redis
 
+from kue import Kue
 from kue.model.errors import StoreError
 from kue.model.job import State
 from tests.faults.conftest import NewServer, NewStore
@@ -24,7 +27,7 @@ def sentinels(tmp_path: Path, pair: Replicated) -> Iterator[Sentinels]:
     sentinels.stop()
 
 
-async def test_a_url_names_socket_password_database_sentinels_or_cluster(
+async def test_a_store_is_named_by_a_url_of_any_kind_or_by_a_client(
     new_server: NewServer,
     new_store: NewStore,
     pair: Replicated,
@@ -39,6 +42,9 @@ async def test_a_url_names_socket_password_database_sentinels_or_cluster(
     await add_many(by_port, 3)
     by_socket = new_store(f"unix://:{SECRET}@{path}?db=3")
     assert await count_of(by_socket) == {State.WAITING: 3}
+    with closing(redis.Redis(port=server.port, password=SECRET, db=3)) as client:
+        async with Kue(client) as by_client:
+            assert await by_client.count(State.WAITING) == 3
     other_database = new_store(f"redis://:{SECRET}@{server.address}/4")
     assert await count_of(other_database) == {}
     with pytest.raises(StoreError):
