@@ -30,6 +30,7 @@ def sentinels(tmp_path: Path, pair: Replicated) -> Iterator[Sentinels]:
 async def test_a_store_is_named_by_a_url_of_any_kind_or_by_a_client(
     new_server: NewServer,
     new_store: NewStore,
+    prefix: str,
     pair: Replicated,
     sentinels: Sentinels,
     redis_cluster: RedisCluster,
@@ -43,7 +44,7 @@ async def test_a_store_is_named_by_a_url_of_any_kind_or_by_a_client(
     by_socket = new_store(f"unix://:{SECRET}@{path}?db=3")
     assert await count_of(by_socket) == {State.WAITING: 3}
     with closing(redis.Redis(port=server.port, password=SECRET, db=3)) as client:
-        async with Kue(client) as by_client:
+        async with Kue(client, prefix=prefix) as by_client:
             assert await by_client.count(State.WAITING) == 3
     other_database = new_store(f"redis://:{SECRET}@{server.address}/4")
     assert await count_of(other_database) == {}
