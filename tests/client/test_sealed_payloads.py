@@ -17,6 +17,7 @@ from kue.model.job import SEALED, Completed, Error, Failed
 from kue.model.payload_keys import PayloadKey, Protection, new_key
 from kue.model.sealed_payload import Envelope, Sealed
 from kue.model.steps import Signal
+from kue.store import null_store
 from kue.store.contract import Store
 from kue.store.validation import IdNotReserved
 from kue.store.values import (
@@ -610,6 +611,15 @@ async def test_ids_that_a_fail_over_lost_are_reserved_again(
     lost[:] = [10**9] * 3
     with pytest.raises(IdNotReserved, match="reserve another one"):
         await q.enqueue("work", SECRET)
+
+
+def test_a_process_that_runs_jobs_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program is imported there, without the variables that have the keys."""
+    monkeypatch.setenv("KUE_URL", null_store.URL)
+
+    assert (
+        Kue("sqlite:///kue.db", payload_protection="sign").settings.payload_keys == ()
+    )
 
 
 def test_keys_are_in_no_text_of_a_queue(caplog: pytest.LogCaptureFixture) -> None:

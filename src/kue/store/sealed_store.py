@@ -28,6 +28,7 @@ from kue.model.sealed_payload import (
     place_in,
     protection_of,
 )
+from kue.store import null_store
 from kue.store.codec import encode_json
 from kue.store.contract import Store
 from kue.store.null_store import NullStore
@@ -78,8 +79,9 @@ def sealed(store: Store, settings: Settings) -> Store:
     Raises:
         ConfigError: They cannot be.
     """
-    # A process that runs jobs has no store; another queue may have sealed its own.
-    if isinstance(store, NullStore | SealedStore):
+    # A process that runs jobs has neither a store nor keys; and the store of another
+    # queue is sealed as that one demands.
+    if null_store.is_job_process() or isinstance(store, NullStore | SealedStore):
         return store
     sealer = Sealer(
         settings.payload_keys,
