@@ -595,6 +595,44 @@ async def test_a_reading_queue_protects_results_like_the_data_of_their_job(
     assert (await memory().get(handle.id)).job.data == 1  # type: ignore[union-attr]
 
 
+async def test_a_reading_queue_does_not_weaken_what_it_changes(memory: Make) -> None:
+    """Neither a schedule that it pauses, nor a dead letter that it puts back."""
+    q, reader = memory(NEW), memory(payload_keys=[NEW])
+    await q.schedule("daily", q.draft("pay", {"text": SECRET}), at=FAR)
+    await reader.pause_schedule("daily")
+    engine = q.store.engine  # type: ignore[attr-defined]
+    [schedule] = await engine.schedules()
+    assert is_sealed(schedule.draft.spec.data)
+
+    blind = memory()
+
+    @blind.task(attempts=1, dead_letter="dead")
+    async def pay(text: str) -> None: ...
+
+    handle = await q.enqueue("pay", {"text": SECRET})
+    await failing(blind)
+    await engine.remove(RemoveRequest([handle.id]))
+    assert await reader.replay("dead") == 1
+    [job] = (await engine.page(PageRequest(type="pay"))).jobs
+    assert is_sealed(job.data)
+    assert Envelope.read(job.data).protection == "encrypt"  # type: ignore[union-attr]
+
+
+async def test_compressed_jobs_run_on_while_protection_is_turned_on(
+    memory: Make,
+) -> None:
+    handle = await memory(compress_over=10).enqueue("echo", LONG)
+    for q, state in (
+        (memory(NEW), State.FAILED),
+        (memory(NEW, accept_plain=True), State.COMPLETE),
+    ):
+        q.process("echo", lambda job: None)
+        await burst(q)
+        assert (await handle.refresh()).state is state
+        if state is State.FAILED:
+            await handle.retry()
+
+
 async def test_ids_that_a_fail_over_lost_are_reserved_again(
     memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
