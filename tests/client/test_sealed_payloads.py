@@ -17,6 +17,7 @@ from kue.model.job import SEALED, Completed, Error, Failed
 from kue.model.payload_keys import PayloadKey, Protection, new_key
 from kue.model.sealed_payload import Envelope, Sealed
 from kue.model.steps import Signal
+from kue.store import null_store
 from kue.store.contract import Store
 from kue.store.validation import IdNotReserved
 from kue.store.values import (
@@ -618,6 +619,44 @@ async def test_a_reading_queue_protects_results_like_the_data_of_their_job(
     assert (await memory().get(handle.id)).job.data == 1  # type: ignore[union-attr]
 
 
+async def test_a_reading_queue_does_not_weaken_what_it_changes(memory: Make) -> None:
+    """Neither a schedule that it pauses, nor a dead letter that it puts back."""
+    q, reader = memory(NEW), memory(payload_keys=[NEW])
+    await q.schedule("daily", q.draft("pay", {"text": SECRET}), at=FAR)
+    await reader.pause_schedule("daily")
+    engine = q.store.engine  # type: ignore[attr-defined]
+    [schedule] = await engine.schedules()
+    assert is_sealed(schedule.draft.spec.data)
+
+    blind = memory()
+
+    @blind.task(attempts=1, dead_letter="dead")
+    async def pay(text: str) -> None: ...
+
+    handle = await q.enqueue("pay", {"text": SECRET})
+    await failing(blind)
+    await engine.remove(RemoveRequest([handle.id]))
+    assert await reader.replay("dead") == 1
+    [job] = (await engine.page(PageRequest(type="pay"))).jobs
+    assert is_sealed(job.data)
+    assert Envelope.read(job.data).protection == "encrypt"  # type: ignore[union-attr]
+
+
+async def test_compressed_jobs_run_on_while_protection_is_turned_on(
+    memory: Make,
+) -> None:
+    handle = await memory(compress_over=10).enqueue("echo", LONG)
+    for q, state in (
+        (memory(NEW), State.FAILED),
+        (memory(NEW, accept_plain=True), State.COMPLETE),
+    ):
+        q.process("echo", lambda job: None)
+        await burst(q)
+        assert (await handle.refresh()).state is state
+        if state is State.FAILED:
+            await handle.retry()
+
+
 async def test_ids_that_a_fail_over_lost_are_reserved_again(
     memory: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -634,6 +673,15 @@ async def test_ids_that_a_fail_over_lost_are_reserved_again(
     lost[:] = [10**9] * 3
     with pytest.raises(IdNotReserved, match="reserve another one"):
         await q.enqueue("work", SECRET)
+
+
+def test_a_process_that_runs_jobs_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program is imported there, without the variables that have the keys."""
+    monkeypatch.setenv("KUE_URL", null_store.URL)
+
+    assert (
+        Kue("sqlite:///kue.db", payload_protection="sign").settings.payload_keys == ()
+    )
 
 
 def test_keys_are_in_no_text_of_a_queue(caplog: pytest.LogCaptureFixture) -> None:

@@ -17,10 +17,7 @@ whatever it looks like.
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import re
-import secrets
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +28,14 @@ from kue.model.errors import ConfigError, PayloadRefused
 from kue.model.job import OPENED
 from kue.model.names import quote, unquote
 from kue.model.payload import MAX_DATA, MAX_RESULT, decode
+from kue.model.payload_ciphers import (
+    aes,
+    checked,
+    decrypted,
+    encrypted,
+    signed,
+    unpacked,
+)
 from kue.model.schedule import tag_of
 
 if TYPE_CHECKING:
@@ -50,9 +55,6 @@ _ENVELOPE = re.compile(
 _PROTECTIONS: dict[str, Protection] = {"n": "", "s": "sign", "e": "encrypt"}
 _HOW = {protection: how for how, protection in _PROTECTIONS.items()}
 _STRENGTHS = tuple(_HOW)
-_MAC_BYTES = 32
-#: Half of it makes the key of a value from the key, half of it is the nonce.
-_SALT_BYTES = 24
 #: A dead letter has a job's data, and this much about it at most.
 _LETTER_BYTES = 64 * 1024
 
@@ -193,6 +195,7 @@ def protection_of(spec: Spec) -> Protection | None:
     if spec.sealed >= OPENED:
         return _STRENGTHS[spec.sealed - OPENED]
     value = spec.data.envelope if isinstance(spec.data, Sealed) else spec.data
+    value = decode(value) if isinstance(value, msgspec.Raw) else value
     envelope = Envelope.read(value) if spec.sealed else None
     return envelope.protection if envelope else None
 
@@ -217,6 +220,7 @@ class Sealer:
         *,
         compress_over: int = 0,
         max_data: int = MAX_DATA,
+        accepts_plain: bool = False,
     ) -> None:
         """
         Raises:
@@ -225,6 +229,7 @@ class Sealer:
         self._keys = {key.name: key for key in keys}
         self._protection = protection
         self._compress_over = compress_over
+        self.accepts_plain = accepts_plain or not protection
         self.max_data = max_data + _LETTER_BYTES
         if len(self._keys) < len(keys):
             raise ConfigError("payload_keys has two keys with the same name")
@@ -234,7 +239,7 @@ class Sealer:
                 "to one that kue key new prints"
             )
         if protection == "encrypt":
-            _aes(keys[0].secret)
+            aes(keys[0].secret)
         self._first = keys[0] if keys else None
 
     @property
@@ -282,7 +287,7 @@ class Sealer:
                 "set payload_keys ($KUE_PAYLOAD_KEYS)"
             )
         made = made._replace(key=self._first.name)
-        protect = _encrypted if made.protection == "encrypt" else _signed
+        protect = encrypted if made.protection == "encrypt" else signed
         return made, protect(self._first, body, made.context(place))
 
     def open(self, value: JSON, place: Place) -> JSON:
@@ -314,10 +319,10 @@ class Sealer:
         body = base64.b64decode(envelope.body)
         if envelope.protection:
             body = self._verified(envelope, body, envelope.context(place))
-        elif self.is_protecting:
+        elif not self.accepts_plain:
             raise PayloadRefused("compressed, but neither signed nor encrypted")
         if envelope.how.endswith("z"):
-            body = _unpacked(body, place.limit)
+            body = unpacked(body, place.limit)
         try:
             return decode(body)
         except (ValueError, RecursionError):
@@ -327,7 +332,7 @@ class Sealer:
         key = self._keys.get(envelope.key)
         if key is None:
             raise PayloadRefused(f"{envelope.shown}, {envelope.missing}")
-        verify = _decrypted if envelope.protection == "encrypt" else _checked
+        verify = decrypted if envelope.protection == "encrypt" else checked
         found = verify(key, body, context)
         if found is None:
             raise PayloadRefused(
@@ -335,68 +340,3 @@ class Sealer:
                 "changed since, or is that of another job, task or field"
             )
         return found
-
-
-def _signed(key: PayloadKey, body: bytes, context: bytes) -> bytes:
-    return _mac(key, body, context) + body
-
-
-def _checked(key: PayloadKey, body: bytes, context: bytes) -> bytes | None:
-    mac, value = body[:_MAC_BYTES], body[_MAC_BYTES:]
-    return value if hmac.compare_digest(mac, _mac(key, value, context)) else None
-
-
-def _mac(key: PayloadKey, body: bytes, context: bytes) -> bytes:
-    # The digest has a fixed length: no two pairs of context and value run together.
-    text = hashlib.sha256(context).digest() + body
-    return hmac.digest(key.derived(b"sign"), text, "sha256")
-
-
-def _encrypted(key: PayloadKey, body: bytes, context: bytes) -> bytes:
-    salt = secrets.token_bytes(_SALT_BYTES)
-    cipher, nonce = _cipher(key, salt)
-    sealed: bytes = cipher.encrypt(nonce, body, context)
-    return salt + sealed
-
-
-def _decrypted(key: PayloadKey, body: bytes, context: bytes) -> bytes | None:
-    from cryptography.exceptions import InvalidTag
-
-    cipher, nonce = _cipher(key, body[:_SALT_BYTES])
-    try:
-        opened: bytes = cipher.decrypt(nonce, body[_SALT_BYTES:], context)
-    except (InvalidTag, ValueError):
-        return None
-    return opened
-
-
-def _cipher(key: PayloadKey, salt: bytes) -> tuple[Any, bytes]:
-    """Return the cipher of one value: random nonces may never meet under one key."""
-    half = _SALT_BYTES // 2
-    return _aes(key.derived(b"encrypt" + salt[:half])), salt[half:]
-
-
-def _aes(secret: bytes) -> Any:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ImportError:
-        raise ConfigError(
-            "encrypted payloads need the package cryptography; install it with "
-            "pip install 'kue[encryption]'"
-        ) from None
-    return AESGCM(secret)
-
-
-def _unpacked(body: bytes, limit: int) -> bytes:
-    unpacking = zlib.decompressobj()
-    try:
-        value = unpacking.decompress(body, limit + 1)
-    except zlib.error:
-        raise PayloadRefused("damaged: it cannot be decompressed") from None
-    if len(value) > limit:
-        raise PayloadRefused(
-            f"compressed, and has more than {limit:,} bytes; raise max_data if it may"
-        )
-    if not unpacking.eof:
-        raise PayloadRefused("damaged: it is compressed, and ends too early")
-    return value
