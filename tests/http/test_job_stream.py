@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -81,7 +82,7 @@ async def test_chunks_are_sent_as_they_come_and_then_the_end(
 
 
 async def test_a_client_that_reconnects_gets_what_followed(
-    server: Server, producer: Producer
+    server: Server, producer: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
     job = await producer.add()
     await producer.start()
@@ -97,6 +98,8 @@ async def test_a_client_that_reconnects_gets_what_followed(
     await producer.end()
     async with listen(server, job, "end") as ear:
         assert ear.status == 204
+    await until(lambda: not server.live._others)
+    assert [one for one in caplog.records if one.levelno >= logging.ERROR] == []
 
 
 async def test_a_job_that_runs_again_restarts_the_stream(

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from kue.aio.tasks import cancel_all
 from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import input_errors
@@ -165,20 +166,26 @@ def _begin(
 async def _send(
     frames: AsyncGenerator[bytes, None], send_part: SendPart, keep_alive: float
 ) -> None:
-    """Send all frames, and a sign of life in between where there are none."""
+    """Send all frames, and a keep-alive after each *keep_alive* seconds without one."""
     # Without the store the client has to come again, and then learns more.
     async with aclosing(frames):
         with suppress(StoreError):
-            while True:
-                coming = asyncio.ensure_future(anext(frames, b""))
-                try:
-                    while not (await asyncio.wait([coming], timeout=keep_alive))[0]:
-                        await send_part(KEEP_ALIVE)
-                finally:
-                    coming.cancel()
-                if not (frame := coming.result()):
-                    return
+            while frame := await _next(frames, send_part, keep_alive):
                 await send_part(frame)
+
+
+async def _next(
+    frames: AsyncGenerator[bytes, None], send_part: SendPart, keep_alive: float
+) -> bytes:
+    """Return the next frame; empty after the last one."""
+    coming = asyncio.ensure_future(anext(frames, b""))
+    try:
+        while not (await asyncio.wait([coming], timeout=keep_alive))[0]:
+            await send_part(KEEP_ALIVE)
+        return coming.result()
+    finally:
+        # A generator that still runs cannot be closed.
+        await cancel_all([coming])
 
 
 async def _frames(
