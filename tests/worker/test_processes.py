@@ -243,10 +243,10 @@ async def test_a_child_past_its_timeout_is_killed_with_what_it_started(
 @pytest.mark.parametrize("place", ["memory"], indirect=True)
 async def test_a_child_is_killed_when_its_job_expires(q: Kue, tmp_path: Path) -> None:
     path = tmp_path / "pids"
-    task = apart(q, child_tasks.beget, expires="3s")
+    task = apart(q, child_tasks.beget, expires="4s")
 
-    job = await task.enqueue(path=str(path))
     async with q.work():
+        job = await task.enqueue(path=str(path))
         with pytest.raises(JobFailed, match="Expired: the job expired while it ran"):
             await job.result(timeout=PATIENCE_SECONDS)
         pids = [int(pid) for pid in path.read_text().split()]
