@@ -23,6 +23,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from kue.model import backoff
+from kue.model.duration import words
 from kue.model.job import (
     Cancelled,
     Ending,
@@ -68,7 +69,7 @@ EXPIRED = Error("Expired", "the job was not started before it expired")
 #: The same for a job that has run before, with its last error.
 EXPIRED_RETRY = "the job expired before its next attempt; the last error was %s"
 #: The same for a job that runs.
-EXPIRED_RUN = "the job expired while it ran, %g s after it was added"
+EXPIRED_RUN = "the job expired while it ran, %s after it was added"
 
 
 def before_run(job: Job, now: int) -> Failed | None:
@@ -139,7 +140,7 @@ def after_expiry(history: Sequence[Attempt]) -> Failed:
 
 def expired_run(life_ms: int) -> str:
     """Return the error message of a run that went on when its job's life was over."""
-    return EXPIRED_RUN % (life_ms / 1000)
+    return EXPIRED_RUN % words(life_ms)
 
 
 def after_ttl(job: Job, now: int) -> Ending:
