@@ -278,7 +278,7 @@ def test_a_run_whose_worker_is_lost_is_not_tried_again_once_the_job_has_expired(
     None
 ):
     job = running(spec=Spec(max_attempts=3), expires=60_000)
-    text = "the job expired while it ran, 60 s after it was added"
+    text = "the job expired while it ran, 1 min after it was added"
 
     lost = after_lost_worker(job, 61_000)
     silent = after_ttl(job, 61_000)

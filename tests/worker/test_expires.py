@@ -9,20 +9,22 @@ from typing import Any
 
 import pytest
 
-from kue import ActiveJob, JobFailed, JobHandle, Kue, State
+from kue import ActiveJob, JobFailed, Kue, State, Task
 from kue.model.job import Job
-from tests.worker.working import worked
+from tests.support.patience import PATIENCE_SECONDS
 
-#: Long enough for the first run to begin, on a busy machine.
+#: Long enough for a run to begin, on a busy machine.
 LIFE = 4.0
 #: No matter of the store.
 pytestmark = pytest.mark.parametrize("place", ["memory"], indirect=True)
 
 
-async def expired(q: Kue, job: JobHandle[Any]) -> Job:
-    """Work until a job has expired while it ran, and return it."""
-    with pytest.raises(JobFailed, match="Expired: the job expired while it ran, 4 s"):
-        await worked(q, job)
+async def expired(q: Kue, task: Task[[], Any, None]) -> Job:
+    """Add a job to a worker that waits for it; return it, expired while it ran."""
+    async with q.work():
+        job = await task.enqueue()
+        with pytest.raises(JobFailed, match="Expired: the job expired while it ran, 4"):
+            await job.result(timeout=PATIENCE_SECONDS)
     seen = await job.refresh()
     assert seen.state is State.FAILED
     return seen
@@ -39,7 +41,7 @@ async def test_a_coroutine_is_cancelled_and_its_job_is_not_tried_again(q: Kue) -
         finally:
             tidied += 1
 
-    job = await expired(q, await crawl.enqueue())
+    job = await expired(q, crawl)
 
     assert (tidied, job.attempts) == (1, 1)
     assert job.error is not None
@@ -59,7 +61,7 @@ async def test_a_plain_handler_is_interrupted_in_its_thread(q: Kue) -> None:
             assert job.should_stop
             tidied.set()
 
-    assert (await expired(q, await crawl.enqueue())).attempts == 1
+    assert (await expired(q, crawl)).attempts == 1
     assert tidied.is_set()
 
 
@@ -70,7 +72,7 @@ async def test_a_retry_has_only_the_rest_of_the_life(q: Kue) -> None:
             raise ConnectionError
         await asyncio.sleep(3600)
 
-    assert (await expired(q, await crawl.enqueue())).attempts == 2
+    assert (await expired(q, crawl)).attempts == 2
 
 
 async def test_so_has_a_job_that_goes_on_after_a_sleep(q: Kue) -> None:
@@ -79,7 +81,7 @@ async def test_so_has_a_job_that_goes_on_after_a_sleep(q: Kue) -> None:
         await job.sleep("10ms")
         await asyncio.sleep(3600)
 
-    job = await expired(q, await crawl.enqueue())
+    job = await expired(q, crawl)
 
     assert job.releases == 1
 
@@ -91,7 +93,7 @@ async def test_failure_hooks_are_called(q: Kue) -> None:
     async def crawl() -> None:
         await asyncio.sleep(3600)
 
-    await crawl.enqueue()
+    await expired(q, crawl)
     await q.run(burst=True, signals=False)
 
     assert failures == ["Expired"]

@@ -19,7 +19,7 @@ from kue.km.task import KMTask
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import ConfigError
 from kue.model.job import Error, Failed, Stalled, State
-from kue.model.retry_policy import EXPIRED
+from kue.model.retry_policy import EXPIRED, expired_run
 from kue.store.values import Outcome, PageRequest, RemoveRequest, Result
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class BackupQueueMonitor:
     def _ending(self, job: Job, now: int, report: MonitorReport) -> Ending | None:
         options = self._options
         if options.alive_ms and now - job.created_at > options.alive_ms:
-            return Failed(EXPIRED)
+            return Failed(Error(EXPIRED.kind, expired_run(options.alive_ms)))
         popped_at = job.started_at or now
         if not options.protected_ms or now - popped_at <= options.protected_ms:
             return None

@@ -23,6 +23,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from kue.model import backoff
+from kue.model.duration import words
 from kue.model.job import (
     Cancelled,
     Ending,
@@ -68,7 +69,7 @@ EXPIRED = Error("Expired", "the job was not started before it expired")
 #: The same for a job that has run before, with its last error.
 EXPIRED_RETRY = "the job expired before its next attempt; the last error was %s"
 #: The same for a job that runs.
-EXPIRED_RUN = "the job expired while it ran, %g s after it was added"
+EXPIRED_RUN = "the job expired while it ran, %s after it was added"
 
 
 def before_run(job: Job, now: int) -> Failed | None:
@@ -137,9 +138,9 @@ def after_expiry(history: Sequence[Attempt]) -> Failed:
     return Failed(Error(EXPIRED.kind, EXPIRED_RETRY % error.summary))
 
 
-def expired_run(job: Job) -> str:
-    """Return the error message of a run that was going on when the job expired."""
-    return EXPIRED_RUN % (job.expires / 1000)
+def expired_run(life_ms: int) -> str:
+    """Return the error message of a run that went on when its job's life was over."""
+    return EXPIRED_RUN % words(life_ms)
 
 
 def after_ttl(job: Job, now: int) -> Ending:
@@ -149,7 +150,7 @@ def after_ttl(job: Job, now: int) -> Ending:
     if _never_began(job):
         return Released(reason="its ttl passed before its worker could run it alone")
     if _has_expired(job, now):
-        return Failed(Error(EXPIRED.kind, f"{expired_run(job)}; its ttl had passed"))
+        return _expired(job, "its ttl had passed")
     return after_error(job, TTL_EXCEEDED, now)
 
 
@@ -164,7 +165,7 @@ def after_lost_worker(job: Job, now: int) -> Ending:
     if job.once or job.stalls >= _most_stalls(job, now):
         return Failed(error)
     if _has_expired(job, now):
-        return Failed(Error(EXPIRED.kind, f"{expired_run(job)}; {error.message}"))
+        return _expired(job, error.message)
     delay = stall_delay_ms(job.id, job.stalls)
     too_late = _is_too_late(job, now + delay)
     return Failed(error) if too_late else Stalled(error, delay)
@@ -184,6 +185,11 @@ def _retried(job: Job, retried: Retried, now: int) -> Ending:
     if not job.has_attempts_left or _is_too_late(job, now + retried.delay):
         return Failed(retried.error)
     return retried
+
+
+def _expired(job: Job, why: str) -> Failed:
+    """Return how a run ends that was lost, after the life of its job was over."""
+    return Failed(Error(EXPIRED.kind, f"{expired_run(job.expires)}; {why}"))
 
 
 def _has_expired(job: Job, now: int) -> bool:

@@ -396,7 +396,7 @@ class MaintenanceResult(msgspec.Struct, frozen=True):
     rescued: int = 0
     #: Runs ended because their ttl passed.
     timed_out: int = 0
-    #: Jobs failed because they were not started in time.
+    #: Jobs that expired while they did not run.
     expired: int = 0
     pruned: int = 0
     #: Jobs added by schedules.

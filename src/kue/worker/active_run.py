@@ -133,7 +133,7 @@ class ActiveRun(ActiveJob):
             self._asking = self._later(self.job.spec.soft_timeout / 1000, self._ask)
         if self.job.expires and self.has_begun:
             left = self.job.created_at + self.job.expires - self.now_ms
-            text = retry_policy.expired_run(self.job)
+            text = retry_policy.expired_run(self.job.expires)
             self._later(left / 1000, self.interrupt, Expired(text))
         return self.has_begun
 
