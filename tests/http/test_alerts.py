@@ -17,6 +17,9 @@ from kue.worker import alert_monitor
 from tests.http.accounts import Site, site_of
 from tests.support.patience import until
 
+#: What comes before the store is the same on all.
+on_any_store = pytest.mark.parametrize("url", ["memory://"])
+
 SECRET_URL = "https://chat.example.com/hooks/private"
 SHOWN_URL = "https://chat.example.com/…"
 
@@ -79,6 +82,7 @@ async def test_a_webhook_stays_unless_another_one_is_given(
     assert "private" not in str(page.acts)
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("body", "field"),
     [
