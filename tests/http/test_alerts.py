@@ -18,6 +18,9 @@ from tests.http.accounts import Site, site_of
 from tests.support.jobs import add_one
 from tests.support.patience import until
 
+#: What comes before the store is the same on all.
+on_any_store = pytest.mark.parametrize("url", ["memory://"])
+
 SECRET_URL = "https://chat.example.com/hooks/private"
 SHOWN_URL = "https://chat.example.com/…"
 
@@ -80,6 +83,7 @@ async def test_a_webhook_stays_unless_another_one_is_given(
     assert "private" not in str(page.acts)
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("body", "field"),
     [

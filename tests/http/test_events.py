@@ -36,6 +36,9 @@ from tests.support.jobs import OOPS, claim_one, end
 from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisServer
 
+#: What comes before the store is the same on all.
+on_any_store = pytest.mark.parametrize("url", ["memory://"])
+
 PATH = "/api/v1/events"
 #: What another process does.
 ADD = """
@@ -484,6 +487,7 @@ async def test_streams_end_when_the_server_stops(server: Server) -> None:
 # -- what is refused ---------------------------------------------------------
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("query", "field"),
     [

@@ -20,6 +20,9 @@ from tests.http.conftest import HOST
 from tests.http.old_apis import EMAIL, KUE, ask, finish, ids, start, told
 from tests.support.jobs import OOPS, claim_one, end
 
+#: What comes before the store is the same on all.
+on_any_store = pytest.mark.parametrize("url", ["memory://"])
+
 
 @pytest.fixture
 async def kue(q: Kue) -> AsyncIterator[httpx.AsyncClient]:
@@ -237,6 +240,7 @@ async def test_a_page_of_two_hundred_may_be_asked_for_with_one_more(
     assert len(await ids(kue, "/jobs/inactive/0..200/asc")) == 201
 
 
+@on_any_store
 @pytest.mark.parametrize(("method", "path", "role"), KUE.table)
 async def test_a_slash_at_the_end_makes_no_difference(
     q: Kue, kue: httpx.AsyncClient, method: str, path: str, role: str
@@ -571,6 +575,7 @@ async def test_a_body_that_does_not_say_it_is_json_is_not_read(
     assert await q.inactive_count() == 0
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("body", "error"),
     [
@@ -595,6 +600,7 @@ async def test_what_is_no_job_is_400(
     assert await q.inactive_count() == 0
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("name", "value", "error"),
     [

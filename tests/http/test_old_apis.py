@@ -28,6 +28,9 @@ from tests.http.old_apis import (
 )
 from tests.support.jobs import OOPS, claim_one, end
 
+#: What comes before the store is the same on all.
+on_any_store = pytest.mark.parametrize("url", ["memory://"])
+
 #: The role below one.
 BELOW = {"operator": "viewer", "admin": "operator"}
 #: Every route of both: the API, method, path, the role it takes.
@@ -179,6 +182,7 @@ async def test_a_body_that_is_too_large_is_413(
     assert answer.json() == {"error": "a body has at most 1,048,576 bytes"}
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("api", "method", "path", "role"),
     [row for row in TABLE if row.values[3] != "viewer"],

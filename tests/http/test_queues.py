@@ -15,6 +15,9 @@ from kue.store.values import Limits, RenewRequest
 from tests.http.conftest import Http
 from tests.support.jobs import HOUR, MINUTE, add_many, add_one, count_of, job_in
 
+#: What comes before the store is the same on all.
+on_any_store = pytest.mark.parametrize("url", ["memory://"])
+
 #: Names that a path or a key could be taken apart by.
 ODD = ["a/b", "a b", "ü", "a:b{}", "a/pause", "a/", "//", "100%", "?x#y", '"q"\\', "…"]
 NONE = dict.fromkeys(State, 0)
@@ -317,6 +320,7 @@ async def test_jobs_of_a_type_are_cleared_by_state(
 # -- refusing ------------------------------------------------------------------
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("method", "path", "body", "field"),
     [

@@ -26,6 +26,9 @@ from tests.support.jobs import (
     start_one,
 )
 
+#: What comes before the store is the same on all.
+on_any_store = pytest.mark.parametrize("url", ["memory://"])
+
 NONE = dict.fromkeys(State, 0)
 WORKERS = {"alive": 0, "busy": 0, "lost": 0}
 ROUTES = ["/stats", "/stats/history"]
@@ -504,6 +507,7 @@ async def test_a_time_that_is_not_kept_has_no_points(
 # -- refusing ------------------------------------------------------------------
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("query", "field"),
     [

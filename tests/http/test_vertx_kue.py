@@ -17,6 +17,9 @@ from kue.model.job import Completed, Ending, Error, Failed, Job
 from tests.http.old_apis import EMAIL, VERTX, ask, finish, ids, start, told
 from tests.support.jobs import OOPS, claim
 
+#: What comes before the store is the same on all.
+on_any_store = pytest.mark.parametrize("url", ["memory://"])
+
 #: Those of them that name a job.
 OF_A_JOB = [
     ("PUT", "/job/{}/state/INACTIVE"),
@@ -324,6 +327,7 @@ async def test_a_job_without_data_is_fine(q: Kue, vertx: httpx.AsyncClient) -> N
         assert (await get(q, answer.json()["id"])).data == {}
 
 
+@on_any_store
 @pytest.mark.parametrize(
     ("body", "error"),
     [
