@@ -15,6 +15,7 @@ import pytest
 from kue import JobCancelled, JobFailed, Kue, State, Task
 from kue.worker.pools.processes import FunctionTarget, ProcessPool, environment
 from tests.faults.supervised import children_of
+from tests.support.engines import Engine
 from tests.support.patience import PATIENCE_SECONDS, until
 from tests.worker import child_tasks
 from tests.worker.working import worked
@@ -351,3 +352,38 @@ def test_a_child_that_is_still_starting_when_its_worker_dies_runs_nothing(
     assert done.returncode == -9, done.stdout
     assert done.stdout == b""
     assert not effect.exists()
+
+
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+@pytest.mark.parametrize("function", [child_tasks.spell, child_tasks.spell_async])
+async def test_generators_run_in_a_child_process(
+    q: Kue, function: Callable[..., Any]
+) -> None:
+    task = apart(q, function, attempts=1)
+    job = await task.enqueue("kue")
+
+    result = await worked(q, job)
+
+    assert result == (3 if function is child_tasks.spell else None)
+    assert [chunk async for chunk in job.stream()] == ["k", "u", "e"]
+
+
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+async def test_a_child_process_sends_chunks(q: Kue) -> None:
+    task = apart(q, child_tasks.send_words, attempts=1)
+    job = await task.enqueue(2000)
+    await worked(q, job)
+
+    assert [chunk async for chunk in job.stream()] == [
+        {"word": number} for number in range(2000)
+    ]
+
+
+@pytest.mark.parametrize("place", ["memory"], indirect=True)
+async def test_a_child_process_that_sends_too_much_is_stopped(place: Engine) -> None:
+    async with Kue(place.settings.url, max_chunks=100) as q:
+        task = apart(q, child_tasks.send_words, attempts=1)
+        job = await task.enqueue(10_000_000)
+
+        with pytest.raises(JobFailed, match="has sent 100 chunks, which is the limit"):
+            await worked(q, job)
