@@ -54,7 +54,7 @@ async def run_once(store: Store, type: str, ending: Ending) -> None:
 
 async def test_a_queue_hears_of_every_kind_of_event(q: Kue, kue_store: Store) -> None:
     ear = Ear()
-    for kind in set(Kind) - {Kind.ALERT}:
+    for kind in set(Kind) - {Kind.ALERT, Kind.CHUNK}:
         q.on(f"job_{kind}", ear)
 
     handle = await q.enqueue("email", delay="1h", attempts=2)
@@ -90,6 +90,12 @@ async def test_a_queue_hears_of_every_kind_of_event(q: Kue, kue_store: Store) ->
     ]
     assert {event.job_id for event in ear.heard[:-2]} == {handle.id}
     assert {event.type for event in ear.heard} == {"email"}
+
+
+async def test_chunks_are_for_listeners_of_one_job(q: Kue) -> None:
+    with pytest.raises(ValueError, match="event 'job_chunk' is unknown"):
+        q.on("job_chunk", print)
+    (await q.enqueue("email")).on("chunk", print)
 
 
 async def test_every_listener_hears_every_event(q: Kue, kue_store: Store) -> None:
