@@ -109,6 +109,8 @@ class Account:
 
     def _abandoned(self, portion: Portion, key: str) -> set[str]:
         """Return how a job may end whose flow was never added as a whole."""
+        if key.partition("/")[0] in _unguarded(portion):
+            return {"complete", "failed", "cancelled", "blocked"}
         if portion.way != "batch":
             return {"cancelled"}
         # Its first jobs run while others are added; what follows success waits.
@@ -176,14 +178,19 @@ class Account:
     def _broken(self) -> Iterator[Breach]:
         """Yield the edges that were not respected, by the order of the journal."""
         for (key, copy), started in self._starts.items():
-            portion = self._portion_of[key.partition("/")[0]]
-            if portion.way != "batch" and self._is_abandoned(portion, copy):
+            if self._must_not_run(key.partition("/")[0], copy):
                 yield Breach("ran", f"{key}, copy {copy}, of a flow not added whole")
             node = self._nodes.get(key)
             if node is None or (key, copy) not in self._jobs:
                 continue
             yield from self._early(node, copy, started)
             yield from self._wrong_inputs(node, copy)
+
+    def _must_not_run(self, key: str, copy: int) -> bool:
+        portion = self._portion_of[key]
+        if portion.way == "batch" or key in _unguarded(portion):
+            return False
+        return self._is_abandoned(portion, copy)
 
     def _early(self, node: Node, copy: int, started: int) -> Iterator[Breach]:
         parents = list(self._parents(node, copy))
@@ -270,6 +277,21 @@ class Account:
                 for job in self._jobs.get(self._copied(key, node, copy), ())
             ]
         ]
+
+
+def _unguarded(portion: Portion) -> set[str]:
+    """
+    Return the jobs that may run although their flow was not added as a whole.
+
+    One with "only" runs as soon as an earlier job fails, and others may follow it.
+    """
+    own = {node.key for node in portion.nodes}
+    found: set[str] = set()
+    for node in portion.nodes:
+        is_released = node.policy == "only" and not own.issuperset(node.parents)
+        if is_released or found.intersection(node.parents):
+            found.add(node.key)
+    return found
 
 
 def _by_node(jobs: Iterable[Job]) -> dict[Copied, list[Job]]:

@@ -30,6 +30,8 @@ from tests.support.jobs import HOUR, SECOND
 
 #: More than a lease, and less than would make anyone think that the store was away.
 LEASE_STEPS, STEP_MS = 8, 2 * SECOND
+#: After so many, a batch has looked again whether its jobs have ended.
+MAX_STEPS = 30
 #: Types of jobs on all shards.
 NAMES = ("node-0", "node-1", "node-2", "node-4", "node-5", "node-9", "node-11")
 #: More rounds of work than any flow here needs.
@@ -151,15 +153,22 @@ class Scene:
         process = Process(self, Life())
         if act is not None:
             await act(process)
-        for _ in range(LEASE_STEPS):
+        for step in range(MAX_STEPS):
             await self.time.pass_(STEP_MS)
             await process.work()
+            if step >= LEASE_STEPS and not await self._is_waiting():
+                break
         # Only gates of dead producers are left, and those wait for an hour.
         jobs = await self.jobs()
         if any(job.type == GATE and not job.state.is_final for job in jobs):
             await self.time.pass_(HOUR)
             await process.work()
         await process.close()
+
+    async def _is_waiting(self) -> bool:
+        """Return whether a retried batch has yet to look at its jobs again."""
+        jobs = await self.jobs()
+        return any(job.type == BATCH and job.state is State.DELAYED for job in jobs)
 
     async def states(self) -> dict[str, State]:
         """Return the states of all jobs, by label or type; there is one of each."""
