@@ -270,12 +270,12 @@ async def verbs_by_table(
     return found
 
 
-async def _note_tables(store: SqliteStore) -> set[str | None]:
+async def _note_tables(store: SqliteStore) -> set[str]:
     """Return a set to which every table that is used from now on is added."""
-    used: set[str | None] = set()
+    used: set[str] = set()
 
     def note(action: int, table: str | None, *_: object) -> int:
-        used.add(table)
+        used.add(table or "")
         return sqlite3.SQLITE_OK
 
     await store._engine.write(lambda tx: tx.db.set_authorizer(note), now=LATER)
