@@ -248,6 +248,8 @@ async def test_a_fake_can_have_a_clock_whatever_the_store_is(clock: Clock) -> No
             assert await run_all(q, advance="1d") == 1
         jobs.assert_added(greet, times=1)
         with pytest.raises(AssertionError, match="greet"):
+            jobs.assert_added(greet, times=2)
+        with pytest.raises(AssertionError, match="greet"):
             jobs.assert_not_added(greet)
         assert q.clock is None
 
