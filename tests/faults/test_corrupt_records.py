@@ -104,7 +104,9 @@ async def test_random_bytes_in_what_is_kept_of_jobs_stop_no_worker(
 ) -> None:
     scene = await build(store)
     random = Random(seed)
-    spoil(client, keys, random, [id_of(scene, name) for name in scene.__slots__])
+    # There is no job yet that was reserved.
+    names = [name for name in scene.__slots__ if name != "reserved"]
+    spoil(client, keys, random, [id_of(scene, name) for name in names])
     surprises: list[str] = []
 
     for name, verb in VERBS.items():

@@ -68,6 +68,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "verify": lambda store: store.verify(),
     "now": lambda store: store.now(),
     "add": lambda store: store.add([DRAFT], producer="p", seq=1),
+    "reserve": lambda store: store.reserve(["email"]),
     "claim": lambda store: store.claim(
         ClaimRequest(["email"], 1, worker="w1", claim=CLAIM)
     ),
