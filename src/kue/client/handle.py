@@ -606,8 +606,10 @@ def added_handle(
     reader: Callable[[JSON], T_co] | None = None,
 ) -> JobHandle[T_co]:
     """Return the handle of a job that was just added."""
+    # Of a fail-over connection it is another class, and another connection.
+    home = connection if added.__class__ is Added else connection.home_of(added)
     return JobHandle(
-        connection.home_of(added),
+        home,
         added.id,
         type,
         created_at=added.created_at,

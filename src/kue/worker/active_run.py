@@ -124,18 +124,26 @@ class ActiveRun(ActiveJob):
         self.began = time.monotonic()
         # A reference, as asyncio keeps only weak ones.
         self.task = asyncio.current_task()
-        timeout = self.job.spec.timeout
-        if timeout and self.has_begun:
-            seconds = timeout / 1000
+        job = self.job
+        spec = job.spec
+        if spec.timeout or spec.soft_timeout or job.expires:
+            self._limit_time()
+        return self.has_begun
+
+    def _limit_time(self) -> None:
+        if not self.has_begun:
+            return
+        job = self.job
+        if job.spec.timeout:
+            seconds = job.spec.timeout / 1000
             text = f"the run took longer than its timeout of {seconds:g} s"
             self._later(seconds, self.interrupt, RunTimeout(text))
-        if self.job.spec.soft_timeout and self.has_begun:
-            self._asking = self._later(self.job.spec.soft_timeout / 1000, self._ask)
-        if self.job.expires and self.has_begun:
-            left = self.job.created_at + self.job.expires - self.now_ms
-            text = retry_policy.expired_run(self.job.expires)
+        if job.spec.soft_timeout:
+            self._asking = self._later(job.spec.soft_timeout / 1000, self._ask)
+        if job.expires:
+            left = job.created_at + job.expires - self.now_ms
+            text = retry_policy.expired_run(job.expires)
             self._later(left / 1000, self.interrupt, Expired(text))
-        return self.has_begun
 
     def leave_asking_to_child(self) -> None:
         """Have the child process ask its handler to stop: it knows when it began."""

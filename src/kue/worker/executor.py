@@ -80,10 +80,11 @@ async def execute(
     if not run.enter():
         return forced_ending(run)
     ending: Ending | None
+    spec = run.job.spec
     try:
-        if run.job.spec.sealed == SEALED:
-            raise refusal_of(run.job.spec)
-        if run.job.spec.inputs:
+        if spec.sealed == SEALED:
+            raise refusal_of(spec)
+        if spec.inputs:
             await read_inputs(run)
         ending = _ending_before(run) or ending_of_result(await handler(run))
         if run.outbox is not None:

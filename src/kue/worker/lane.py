@@ -64,6 +64,8 @@ logger = logging.getLogger(__name__)
 LOOPS_PER_LANE = 2
 #: Endings of runs whose duration is counted, here as in the store.
 _WORKED = (Completed, Failed, Retried)
+#: Endings with an error.
+_FAILED = (Failed, Retried)
 
 #: Who pauses a lane unless a handler does: an operator, through the store.
 BY_STORE = "store"
@@ -448,7 +450,7 @@ class Lane:
             turn.release()
         if run.partial:
             log_capture.finish(run)
-        if isinstance(ending, Failed | Retried) and not run.is_abandoned:
+        if isinstance(ending, _FAILED) and not run.is_abandoned:
             self._log_error(run, ending)
         # Its progress and log lines are written before its ending.
         progress_sender = self._context.run_services.progress_sender
@@ -465,7 +467,7 @@ class Lane:
     def abandon(self, run: ActiveRun) -> None:
         """Settle a run whose handler goes on although it was interrupted."""
         ending = forced_ending(run)
-        if isinstance(ending, Failed | Retried):
+        if isinstance(ending, _FAILED):
             self._log_error(run, ending)
         self._end(run, ending)
         self._changed.set()
