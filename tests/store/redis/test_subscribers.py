@@ -77,6 +77,8 @@ async def test_who_joins_a_subscription_hears_nothing_from_before(
     """Messages that are under way arrive when the second has joined the first."""
     under_way: list[tuple[int, list[Event]]] = []
     deliver = _ShardSubscription.deliver
+    # Other tests leave jobs and producers behind.
+    redis_server.empty()
     store = RedisStore(settings.load(environ={}, url=redis_server.url))
     async with store.watch() as first:
         with monkeypatch.context() as held:
