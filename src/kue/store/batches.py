@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_Raw = msgspec.Raw
 #: The size of a job to wait for: looking it up costs as much as this many bytes.
 _PARENT_BYTES = 2048
 
@@ -44,12 +45,12 @@ def split(things: Sequence[T], weigh: Callable[[T], int]) -> list[Sequence[T]]:
 
 def bytes_of_draft(draft: Draft) -> int:
     """Return about how much it costs to store *draft*."""
-    spec = draft.spec
     # Hot path, for every job that is added: its data is already JSON.
-    data, after, before = spec.data, spec.after, draft.before
-    size = len(data) if type(data) is msgspec.Raw else len(encode_json(data))
-    if after or before:
-        size += _PARENT_BYTES * (len(after) + len(before))
+    spec = draft.spec
+    data = spec.data
+    size = len(data) if type(data) is _Raw else len(encode_json(data))
+    if spec.after or draft.before:
+        size += _PARENT_BYTES * (len(spec.after) + len(draft.before))
     return size
 
 
