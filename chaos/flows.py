@@ -68,7 +68,7 @@ ADD_SHARE = 0.8
 DRAIN_SECONDS = 180.0
 #: If no job can run any more and nothing changes for this long, nothing will.
 QUIET_SECONDS = 15.0
-#: How often the jobs are compared with the graph meanwhile.
+#: How often the jobs are compared with the graph in the meantime.
 LOOK_SECONDS = 0.5
 
 

@@ -78,7 +78,7 @@ class Producer:
         return True
 
     def _may_die(self, portion: Portion) -> bool:
-        """Return whether the first who adds it is to be killed meanwhile."""
+        """Return whether the first producer that adds it is to be killed then."""
         is_first = portion.key not in self._has_begun
         self._has_begun.add(portion.key)
         return portion.dies_after > 0 and is_first

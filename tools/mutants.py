@@ -37,11 +37,11 @@ LISTED = ("redis", "sqlite", "checklist")
 CHECKLIST = ROOT / "docs" / "checklist.md"
 #: The number of a row, and its last cell: a test.
 ROW = re.compile(r"^\| (\d+) \|.*\| `(\S+::test_\w+)` \|$", re.MULTILINE)
-#: One stage of tests; a bug may well make a test wait for ever.
+#: One stage of tests; a bug may well make a test wait forever.
 PATIENCE_SECONDS = 300
 #: How long a test waits for what must happen, and with a bug may never do.
 TEST_PATIENCE_SECONDS = 30
-#: The test of a row, which may wait for ever where it has no such limit.
+#: The test of a row, which may wait forever without such a limit.
 ROW_SECONDS = 90
 #: Enough to find each bug of the list; fixed by the score, not by taste.
 EXAMPLES = 100

@@ -65,7 +65,7 @@ async def test_a_server_with_the_key_shows_payloads_and_one_without_says_so(
         assert step == (SECRET if queue is keyed else SEALED)
         assert schedule["data"] == shown
         assert listed["jobs"][0]["data"] == shown
-        # What is sealed is not searched, whoever looks.
+        # Sealed data is not searched, with or without the key.
         assert words["jobs"] == []
 
 
