@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chaos.cluster_stage import ClusterStage
-from chaos.plan import STORE_FAULTS, WORKER_FAULTS, Fault, moments
+from chaos.plan import STORE_FAULTS, WORKER_FAULTS, Fault, draw_fault, moments
 from chaos.redis_stage import RedisStage
 from chaos.run import Injector
 from chaos.sqlite_stage import SqliteStage
@@ -52,13 +52,11 @@ class Wanted(msgspec.Struct, frozen=True):
     def faults(self) -> list[Fault]:
         random, (plan, _) = Random(f"faults {self.seed}"), ENGINES[self.engine]
         kinds = {**WORKER_FAULTS, **STORE_FAULTS[plan], **PRODUCER_FAULTS}
-        weights = [weight for weight, _ in kinds.values()]
-        faults = []
-        for at in moments(random, FAULT_SECONDS, 0 if self.calm else self.seconds):
-            [kind] = random.choices(list(kinds), weights)
-            length = round(random.uniform(*kinds[kind][1]), 3)
-            faults.append(Fault(at, kind, length, random.random()))
-        return faults
+        seconds = 0 if self.calm else self.seconds
+        return [
+            draw_fault(random, at, kinds)
+            for at in moments(random, FAULT_SECONDS, seconds)
+        ]
 
 
 def stage_of(wanted: Wanted, household: Household, folder: Path) -> Stage:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from pathlib import Path
 
 PRODUCERS = 2
@@ -178,6 +178,7 @@ LOSSY_SHARE = 0.6
 DURABLE_SHARE = 0.3
 
 #: Kind of fault → how common it is, and the range of how long it lasts.
+FaultKinds: TypeAlias = "Mapping[str, tuple[float, tuple[float, float]]]"
 WORKER_FAULTS = {
     "kill": (30.0, (0.0, 0.0)),
     "stop": (24.0, (0.3, 4.0)),
@@ -326,10 +327,15 @@ def _faults(random: Random, engine: str, seconds: float) -> list[Fault]:
         kinds = WORKER_FAULTS if is_calm else storm
         if is_calm and random.random() > CALM_SHARE:
             continue
-        [kind] = random.choices(list(kinds), [weight for weight, _ in kinds.values()])
-        length = round(random.uniform(*kinds[kind][1]), 3)
-        faults.append(Fault(at, kind, length, random.random()))
+        faults.append(draw_fault(random, at, kinds))
     return faults
+
+
+def draw_fault(random: Random, at: float, kinds: FaultKinds) -> Fault:
+    """Return a fault of one of *kinds*."""
+    [kind] = random.choices(list(kinds), [weight for weight, _ in kinds.values()])
+    length = round(random.uniform(*kinds[kind][1]), 3)
+    return Fault(at, kind, length, random.random())
 
 
 def _is_late_loss(fault: Fault, seconds: float) -> bool:

@@ -26,7 +26,7 @@ import kue
 from chaos.command import until_terminated
 from chaos.fleet import Fleet, supervised
 from chaos.journal import now_ms, read_journals
-from chaos.plan import Fault, moments
+from chaos.plan import Fault, draw_fault, moments
 from chaos.processes import Household
 from chaos.run import (
     START_SECONDS,
@@ -114,13 +114,11 @@ class Wanted(msgspec.Struct, frozen=True):
     @property
     def faults(self) -> list[Fault]:
         random, kinds = Random(f"faults {self.seed}"), FAULTS[self.engine]
-        weights = [weight for weight, _ in kinds.values()]
-        faults = []
-        for at in moments(random, FAULT_SECONDS, 0 if self.calm else self.seconds):
-            [kind] = random.choices(list(kinds), weights)
-            length = round(random.uniform(*kinds[kind][1]), 3)
-            faults.append(Fault(at, kind, length, random.random()))
-        return faults
+        seconds = 0 if self.calm else self.seconds
+        return [
+            draw_fault(random, at, kinds)
+            for at in moments(random, FAULT_SECONDS, seconds)
+        ]
 
 
 class DurableRedis(RedisServers):

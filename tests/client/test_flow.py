@@ -312,21 +312,26 @@ async def test_a_flow_of_several_calls_starts_when_it_is_complete(
     assert await ran(q, flow) == 42
 
 
-async def test_a_flow_that_was_not_added_as_a_whole_never_starts(
-    q: Kue, maths: Maths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def abandon(q: Kue, flow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Die while a flow is added, and let workers notice that an hour later."""
     monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 3)
     monkeypatch.setattr(flow_enqueue, "open_gate", _die)
-    flow = kue.group(maths.add.s(n, n) for n in range(7)) | maths.total.s()
     with pytest.raises(RuntimeError, match="killed"):
         await flow.enqueue()
     [gate] = (await q.page(type="kue.gate")).jobs
-
     async with q.work():
         # As if the hour had passed.
         await q.handle(gate).promote()
         with pytest.raises(kue.JobCancelled, match="stopped before it was complete"):
             await q.handle(gate).result(timeout=PATIENCE_SECONDS)
+
+
+async def test_a_flow_that_was_not_added_as_a_whole_never_starts(
+    q: Kue, maths: Maths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = kue.group(maths.add.s(n, n) for n in range(7)) | maths.total.s()
+
+    await abandon(q, flow, monkeypatch)
 
     assert maths.calls == []
     assert await q.count(State.CANCELLED) == 9
@@ -335,20 +340,11 @@ async def test_a_flow_that_was_not_added_as_a_whole_never_starts(
 async def test_of_a_flow_that_was_not_added_nothing_runs_whatever_happens(
     q: Kue, maths: Maths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 3)
-    monkeypatch.setattr(flow_enqueue, "open_gate", _die)
     whatever = maths.note.options(on_parent_failure="run")
     begin = kue.group(maths.add.s(n, n) for n in range(3))
     flow = kue.group(whatever.si("begin"), begin) | whatever.si("end")
-    with pytest.raises(RuntimeError, match="killed"):
-        await flow.enqueue()
-    [gate] = (await q.page(type="kue.gate")).jobs
 
-    async with q.work():
-        # As if the hour had passed.
-        await q.handle(gate).promote()
-        with pytest.raises(kue.JobCancelled, match="stopped before it was complete"):
-            await q.handle(gate).result(timeout=PATIENCE_SECONDS)
+    await abandon(q, flow, monkeypatch)
 
     assert maths.calls == []
     assert await q.count(State.CANCELLED) == 6
