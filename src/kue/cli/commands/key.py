@@ -48,7 +48,8 @@ async def list_(q: Kue, as_json: bool) -> None:
     List the names of the keys that payloads are protected with.
 
     How many unfinished and ended jobs have data or a result under each key, and how
-    many schedules.  A key that is not listed can go.  Reads every job.
+    many schedules.  A key that is not listed can go, unless keys were changed twice
+    while a job ran: its steps, signals and stream are not looked at.  Reads every job.
 
     \b
       kue key list

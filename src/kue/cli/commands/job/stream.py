@@ -33,8 +33,8 @@ async def stream(q: Kue, job_id: int, timeout: timedelta | None, as_json: bool) 
     Print what a job sends while it runs, from the beginning until it ends.
 
     Text is printed as it is, without line breaks between chunks; other chunks are JSON,
-    one per line.  If the job is started again in the meantime, a message says so, and
-    its stream begins again.  Exits with 1 when it failed or was cancelled, or after
+    one per line.  If the job is started again in the meantime, a message reports it,
+    and its stream begins again.  Exits with 1 when it failed or was cancelled, or after
     --timeout.
 
     \b

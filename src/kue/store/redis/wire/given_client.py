@@ -221,7 +221,7 @@ _PLACED = frozenset(
         "event_dispatcher",
     }
 )
-#: What redis-py tells its own connections of the pool that they belong to.
+#: What redis-py passes to its own connections about their pool.
 _OF_POOL = ("maint", "orig_", "oss_")
 
 
