@@ -7,7 +7,7 @@
   seq) returns the first reply and adds nothing.  Replies are kept for at least an hour.
 
   Touches at most 500 drafts and about 1 MiB of them, where each job that they wait for
-  counts as 1 KiB: the caller adds more in several calls.
+  counts as 2 KiB: the caller adds more in several calls.
 
   KEYS
     1  root  tag that every key of the shard begins with
@@ -148,34 +148,23 @@ local function plan_for(job_type)
   return plan
 end
 
--- Return what adds drafts in the full form; made when it is needed, because most calls have
--- none of them.
-local full
-local function full_drafts()
-  if full then
-    return full
-  end
+-- Drafts in the full form, which most calls have none of.
+local full = on_demand(function(full)
 --- @include lib/parents
-  -- What replaces jobs is made when it is needed as well.
-  local replacement
-  local function replacing()
-    if replacement then
-      return replacement
-    end
+  local replacing = on_demand(function(replacing)
 --- @include lib/unlink
 --- @include lib/error_groups
 --- @include lib/named_limits
 --- @include lib/leave_state
 --- @include lib/replace_job
-    replacement = { entry = stored_entry, record = replaced_record, take_out = take_out }
-    return replacement
-  end
+    replacing.entry, replacing.record = stored_entry, replaced_record
+    replacing.take_out = take_out
+  end)
 --- @include lib/new_ties
 --- @include lib/full_drafts
-  full = { draft = draft_full, enter = enter, write_ties = write_ties,
-    notify_later = notify_later, write_flow = write_flow, replacing = replacing }
-  return full
-end
+  full.draft, full.enter, full.replacing = draft_full, enter, replacing
+  full.write_ties, full.write_flow, full.notify_later = write_ties, write_flow, notify_later
+end)
 
 local at, adds_quiet = of_schedule(fired + 1), false
 while ARGV[at] do
@@ -188,7 +177,7 @@ while ARGV[at] do
   at = at + 5
   if form == "plain" and plan.rule then
     for _ = 1, count do
-      full_drafts().draft(plan, left, options, ARGV[at], 0, "", "", "0", "0", "", "0", "")
+      full.draft(plan, left, options, ARGV[at], 0, "", "", "0", "0", "", "0", "")
       at = at + 1
     end
   elseif form == "plain" then
@@ -216,7 +205,7 @@ while ARGV[at] do
       plan.is_checked = true
     end
     for _ = 1, count do
-      full_drafts().draft(plan, left, options, unpack(ARGV, at, at + 8))
+      full.draft(plan, left, options, unpack(ARGV, at, at + 8))
       at = at + 9
     end
   end
@@ -274,7 +263,7 @@ for _, plan in ipairs(plans) do
   request_maintenance(plan.type)
   for _, entry in ipairs(plan.special) do
     if entry.old then
-      full.replacing().take_out(q, entry)
+      full.replacing.take_out(q, entry)
     end
   end
   if #plan.waiting > 0 then

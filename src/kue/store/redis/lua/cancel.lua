@@ -74,7 +74,7 @@ for i = 7, last, 3 do
     depart(id, q, place, head)
     arrive_final(id, q, head, "cancelled", tail)
     emit("cancelled", id, head.type, 0, "{" .. tail)
-    notify_dependants(id, "cancelled")
+    dependants.notify(id, "cancelled")
   end
 end
 

@@ -137,7 +137,7 @@ if lane ~= "" then
   last = tonumber(last) or -1
   local suffix = ":" .. worker .. ":" .. lane .. "." .. seq
   if seq == last then
-    replay(types, suffix)
+    claiming.replay(types, suffix)
   elseif seq > last then
     if redis.call("HSET", claims, claimant, seq) == 1 then
       redis.call("EXPIRE", claims, 3 * CLAIMS_MS / 1000)

@@ -74,7 +74,7 @@ local function drop(id, place, head)
   depart(id, q, place, head)
   arrive_final(id, q, head, "cancelled", tail)
   emit("cancelled", id, job_type, 0, "{" .. tail)
-  notify_dependants(id, "cancelled")
+  dependants.notify(id, "cancelled")
 end
 
 -- Check.

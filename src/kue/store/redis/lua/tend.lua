@@ -132,10 +132,10 @@ local function expire(job_type, q)
     local place = head and place_of(id, q)
     if place and place ~= "active" and place ~= "parked" and not FINAL[place] then
       depart(id, q, place, head)
-      local line = expired_line(id, q, expired_tail)
+      local line = failures.expired_line(id, q, expired_tail)
       arrive_final(id, q, head, "failed", line)
       emit("failed", id, job_type, 0, "{" .. line)
-      notify_dependants(id, "failed")
+      dependants.notify(id, "failed")
       expired = expired + 1
     else
       redis.call("ZREM", q .. "expires", id)
@@ -229,7 +229,7 @@ local function release_rest()
       -- All its dependants have been removed since.
       redis.call("HDEL", root .. ":outbox", rest[i])
     elseif parent and looked_at < MAX_DEPENDANTS then
-      notify_dependants(parent, rest[i + 1])
+      dependants.notify(parent, rest[i + 1])
     end
     local former = string.match(rest[i], "^left:(%d+)$")
     local held = string.match(rest[i], "^hold:(%d+)$")
@@ -237,7 +237,7 @@ local function release_rest()
       looked_at = looked_at + links.forget_some(former, MAX_DEPENDANTS - looked_at)
     elseif held and now - (tonumber(rest[i + 1]) or 0) >= MAX_HOLD_MS then
       -- The call that was to end it was given up.
-      notify(held, held, "complete")
+      dependants.notify_one(held, held, "complete")
       redis.call("HDEL", root .. ":outbox", rest[i])
     end
   end

@@ -46,6 +46,6 @@ end
 if redis.call("SISMEMBER", job .. id .. ":after", parent) == 0 then
   return 0
 end
-notify(id, parent, outcome)
+dependants.notify_one(id, parent, outcome)
 publish()
 return released

@@ -13,23 +13,6 @@ local function sooner(time)
   end
 end
 
--- Answer a repeated claim with those of its runs that still go on.
-local function replay(types, suffix)
-  for _, job_type in ipairs(types) do
-    local runs = redis.call("HGETALL", queue(job_type) .. "active")
-    for i = 1, #runs, 2 do
-      if string.sub(runs[i + 1], -#suffix) == suffix then
-        taken[#taken + 1] = runs[i]
-        taken[#taken + 1] = runs[i + 1]
-        taken[#taken + 1] = redis.call("GET", job .. runs[i]) or ""
-        local tries = redis.call("HGET", queue(job_type) .. "tries", runs[i])
-        stalls[#stalls + 1] = runs[i]
-        stalls[#stalls + 1] = string.match(tries or "", ":(%d+)$") or "0"
-      end
-    end
-  end
-end
-
 -- Sort the first waiting jobs into those to start and those to hold, expire or park.
 -- All of them leave `waiting`, so that the next look never sees them again.
 local function look(entry, ids, records)
@@ -205,49 +188,69 @@ local function start(entry, suffix, fence)
   return fence
 end
 
-local function is_full(entry, group)
-  local per_key = entry.limits and entry.limits.per_key
-  local running = entry.running[group]
-    or tonumber(redis.call("HGET", entry.q .. "running", group) or 0) or 0
-  return per_key ~= nil and running >= per_key
-end
-
--- A job that cannot start may have been released for a slot that it does not take.
-local function offer_slots(entry, head)
-  if head.group and not is_full(entry, head.group) then
-    release_held(entry.q, head.group)
-  end
-  if head.limits then
-    named.offer(head)
-  end
-end
-
--- Park, hold or expire the jobs that cannot start.
-local function set_aside(entry, expired_tail)
-  local q = entry.q
-  for _, id in ipairs(entry.parked) do
-    redis.call("ZADD", q .. "parked", now, id)
-    emit("error", id, entry.type, 0, '{"message":"its record cannot be read"}')
-  end
-  for _, found in ipairs(entry.held) do
-    local head = found.head
-    local rank = entry.scores[found.id] or score(head.priority, found.id)
-    if found.by then
-      named.hold(found.id, q, found.by, rank)
-    else
-      redis.call("ZADD", q .. "held", rank, found.id)
-      redis.call("ZADD", q .. "held:" .. head.group, rank, found.id)
+-- What only some claims need.
+local claiming = on_demand(function(claiming)
+  -- Answer a repeated claim with those of its runs that still go on.
+  function claiming.replay(types, suffix)
+    for _, job_type in ipairs(types) do
+      local runs = redis.call("HGETALL", queue(job_type) .. "active")
+      for i = 1, #runs, 2 do
+        if string.sub(runs[i + 1], -#suffix) == suffix then
+          taken[#taken + 1] = runs[i]
+          taken[#taken + 1] = runs[i + 1]
+          taken[#taken + 1] = redis.call("GET", job .. runs[i]) or ""
+          local tries = redis.call("HGET", queue(job_type) .. "tries", runs[i])
+          stalls[#stalls + 1] = runs[i]
+          stalls[#stalls + 1] = string.match(tries or "", ":(%d+)$") or "0"
+        end
+      end
     end
-    offer_slots(entry, head)
   end
-  for _, found in ipairs(entry.expired) do
-    offer_slots(entry, found.head)
-    local line = expired_line(found.id, q, expired_tail)
-    arrive_final(found.id, q, found.head, "failed", line)
-    emit("failed", found.id, entry.type, 0, "{" .. line)
-    notify_dependants(found.id, "failed")
+
+  local function is_full(entry, group)
+    local per_key = entry.limits and entry.limits.per_key
+    local running = entry.running[group]
+      or tonumber(redis.call("HGET", entry.q .. "running", group) or 0) or 0
+    return per_key ~= nil and running >= per_key
   end
-end
+
+  -- A job that cannot start may have been released for a slot that it does not take.
+  local function offer_slots(entry, head)
+    if head.group and not is_full(entry, head.group) then
+      release_held(entry.q, head.group)
+    end
+    if head.limits then
+      named.offer(head)
+    end
+  end
+
+  -- Park, hold or expire the jobs that cannot start.
+  function claiming.set_aside(entry, expired_tail)
+    local q = entry.q
+    for _, id in ipairs(entry.parked) do
+      redis.call("ZADD", q .. "parked", now, id)
+      emit("error", id, entry.type, 0, '{"message":"its record cannot be read"}')
+    end
+    for _, found in ipairs(entry.held) do
+      local head = found.head
+      local rank = entry.scores[found.id] or score(head.priority, found.id)
+      if found.by then
+        named.hold(found.id, q, found.by, rank)
+      else
+        redis.call("ZADD", q .. "held", rank, found.id)
+        redis.call("ZADD", q .. "held:" .. head.group, rank, found.id)
+      end
+      offer_slots(entry, head)
+    end
+    for _, found in ipairs(entry.expired) do
+      offer_slots(entry, found.head)
+      local line = failures.expired_line(found.id, q, expired_tail)
+      arrive_final(found.id, q, found.head, "failed", line)
+      emit("failed", found.id, entry.type, 0, "{" .. line)
+      dependants.notify(found.id, "failed")
+    end
+  end
+end)
 
 -- Fencing tokens grow with the time, so that a stored one that is damaged can be ignored.
 local function last_fence()
@@ -298,7 +301,9 @@ local function claim(types, limit, suffix, expired_tail)
       redis.call("ZREMRANGEBYRANK", entry.q .. "waiting", 0, entry.seen - 1)
     end
     fence = start(entry, suffix, fence)
-    set_aside(entry, expired_tail)
+    if entry.seen > entry.starting then
+      claiming.set_aside(entry, expired_tail)
+    end
     -- Wake another worker, unless a limit is reached: that wakes one when it frees.
     if not entry.gated and redis.call("ZCARD", entry.q .. "waiting") > 0 then
       local allowed, next_start = allowance(entry.q, entry.limits, 1)

@@ -37,7 +37,7 @@ local function arrive_final(id, q, head, state, line)
     if line then
       add_failures(q, 1, id, line)
     end
-    report_failures(head.type, { id }, {})
+    failures.report(head.type, { id }, {})
   end
   redis.call("HDEL", q .. "tries", id)
   free_unique(q, head, id)

@@ -18,7 +18,7 @@ local function erase(id, q, place, head, by_hand)
   if redis.call("SISMEMBER", root .. ":parents", id) == 1 then
     flows.forget(id)
     -- One that succeeded did so, however many of its dependants are yet to be notified.
-    notify_dependants(id, is_complete and "complete" or "removed")
+    dependants.notify(id, is_complete and "complete" or "removed")
   end
   emit("remove", id, head.type, 0, "", head)
 end

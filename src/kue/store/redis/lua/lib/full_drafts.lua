@@ -35,7 +35,7 @@ end
 local function replaceable(plan, id, place)
   local entry = entry_of[tostring(id)]
   if not entry then
-    entry = replacing().entry(id, place)
+    entry = replacing.entry(id, place)
     if entry then
       entry_of[tostring(id)] = entry
       entry.flow = entry.old.flow
@@ -153,7 +153,7 @@ local function draft_full(plan, left, options, body, delay, due, unique, unique_
     -- It waits for no others, whatever came before the job that it was.
     set_state(entry)
     left, options = header_of(entry, left, options)
-    records[entry.record] = replacing().record(entry, left, plan.type, options, body)
+    records[entry.record] = replacing.record(entry, left, plan.type, options, body)
     answer[#answer + 1] = "~" .. entry.id .. "@" .. entry.created
     is_range = false
   else

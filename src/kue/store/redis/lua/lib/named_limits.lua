@@ -2,10 +2,8 @@
 -- The header of a job lists those that it counts against; their rules are in
 -- `:named_limits`.  A job over one of them is held: it leaves `waiting` until a run ends, or
 -- until the rate allows one more start, for which `opens` of its type has the time.
--- The arithmetic of rates is that of `RateLevel` in Python.  Its functions are made when the
--- first of them is needed: most calls are about jobs without limits, and pay for none.
-local named = setmetatable({}, { __index = function(named, wanted)
-  setmetatable(named, nil)
+-- The arithmetic of rates is that of `RateLevel` in Python.
+local named = on_demand(function(named)
   local WINDOW_PARTS = 100
   -- The most jobs that one call requeues because the time of a rate has come, and the most
   -- limits that it looks at for them.
@@ -269,6 +267,4 @@ local named = setmetatable({}, { __index = function(named, wanted)
       end
     end
   end
-
-  return named[wanted]
-end })
+end)

@@ -58,3 +58,14 @@ local MAX_UNLINKED = 1000
 local function wake(q)
   redis.call("ZADD", q .. "wake", 0, "0")
 end
+
+-- Return a table of functions that `make` fills in when the first of them is needed: most
+-- calls need few of them, and making them all takes as long as several commands.
+local ON_DEMAND = { __index = function(functions, wanted)
+  setmetatable(functions, nil)
+  functions.make(functions)
+  return functions[wanted]
+end }
+local function on_demand(make)
+  return setmetatable({ make = make }, ON_DEMAND)
+end

@@ -7,9 +7,7 @@
 -- start by the time at which they were ready, in µs, plus some time per step of priority.
 --
 -- `:limits` has "… max_waiting when_full full_timeout fair ageing weights"; see lib/limits.
--- The functions are made when the first of them is needed: most calls need none.
-local ranks = setmetatable({}, { __index = function(ranks, wanted)
-  setmetatable(ranks, nil)
+local ranks = on_demand(function(ranks)
   -- Scores of one priority.
   ranks.LEVEL = 2199023255552
   -- Virtual time of one job of weight 1: many weights divide it.
@@ -107,6 +105,4 @@ local ranks = setmetatable({}, { __index = function(ranks, wanted)
       redis.call("ZADD", one.key, unpack(entries))
     end
   end
-
-  return ranks[wanted]
-end })
+end)

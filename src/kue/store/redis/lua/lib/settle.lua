@@ -40,62 +40,6 @@ local function find_parents(at, parents)
   end
 end
 
-local function why_not(id, token)
-  local record = redis.pcall("GET", job .. id)
-  if type(record) ~= "string" then
-    return "gone"
-  elseif ended[token] then
-    return "already"
-  end
-  local _, last = string.find(record, '\n{"run":"' .. token .. '","at":', 1, true)
-  -- Runs that maintenance ended are marked as taken: to their worker they are lost.
-  if last and not string.find(record, '^%d+,"taken":', last + 1) then
-    return "already"
-  end
-  return "lost"
-end
-
-local function is_overdue(id, q, token, flags)
-  if string.find(flags, "L", 1, true) then
-    local owner = string.match(token, "^%d+:%d+:%d+:([^:]*):")
-    local deadline = redis.call("ZSCORE", root .. ":workers", owner)
-    return not deadline or tonumber(deadline) <= now
-  elseif string.find(flags, "T", 1, true) then
-    local deadline = redis.call("ZSCORE", q .. "ttl", id)
-    return deadline and tonumber(deadline) <= now
-  end
-  return true
-end
-
--- Drop the oldest line of a suspension beyond those that are kept.
-local MAX_SUSPENSIONS = 3
-local function drop_suspension(lines)
-  local found = {}
-  for i = 3, #lines do
-    if string.find(lines[i], '"suspended":"[^"]*"}$') then
-      found[#found + 1] = i
-    end
-  end
-  if #found > MAX_SUSPENSIONS then
-    table.remove(lines, found[1])
-  end
-end
-
-local function trim_history(id, is_suspended)
-  local lines = {}
-  for line in string.gmatch(redis.call("GET", job .. id), "[^\n]+") do
-    lines[#lines + 1] = line
-  end
-  if is_suspended then
-    drop_suspension(lines)
-  end
-  local kept = { lines[1], lines[2] }
-  for i = math.max(3, #lines - MAX_HISTORY + 1), #lines do
-    kept[#kept + 1] = lines[i]
-  end
-  redis.call("SET", job .. id, table.concat(kept, "\n"))
-end
-
 -- Events of endings; their detail is the tail that the caller wrote.
 local EVENT_OF = { complete = "complete", failed = "failed", cancelled = "cancelled",
   retry = "failed_attempt", released = "release", stalled = "release" }
@@ -110,48 +54,107 @@ local function emit_end(id, job_type, token, ending, tail, is_removed)
   emit(EVENT_OF[ending], id, job_type, attempt, detail)
 end
 
-local function requeue(id, q, head, token, ending, due, flags, tries)
-  local attempt = tonumber(string.match(token, "^%d+:%d+:(%d+):"))
-  local stalls = tonumber(string.match(tries or "", ":(%d+)$") or 0)
-  if ending == "stalled" then
-    attempt, stalls = attempt - 1, stalls + 1
-  elseif ending == "released" and not string.find(flags, "k", 1, true) then
-    attempt = attempt - 1
+-- What only some endings need.
+local endings = on_demand(function(endings)
+  function endings.why_not(id, token)
+    local record = redis.pcall("GET", job .. id)
+    if type(record) ~= "string" then
+      return "gone"
+    elseif ended[token] then
+      return "already"
+    end
+    local _, last = string.find(record, '\n{"run":"' .. token .. '","at":', 1, true)
+    -- Runs that maintenance ended are marked as taken: to their worker they are lost.
+    if last and not string.find(record, '^%d+,"taken":', last + 1) then
+      return "already"
+    end
+    return "lost"
   end
-  redis.call("HSET", q .. "tries", id, attempt .. ":" .. stalls)
-  if due then
-    arrive_delayed(id, q, head, due)
-  else
-    -- Also if the run does not count as an attempt.
-    head.has_just_run = true
-    arrive_waiting(id, q, head)
+
+  function endings.is_overdue(id, q, token, flags)
+    if string.find(flags, "L", 1, true) then
+      local owner = string.match(token, "^%d+:%d+:%d+:([^:]*):")
+      local deadline = redis.call("ZSCORE", root .. ":workers", owner)
+      return not deadline or tonumber(deadline) <= now
+    elseif string.find(flags, "T", 1, true) then
+      local deadline = redis.call("ZSCORE", q .. "ttl", id)
+      return deadline and tonumber(deadline) <= now
+    end
+    return true
   end
-end
 
--- Cancel a job that was to be requeued, but that an operator asked to cancel.
-local function stop(id, q, head, token, between, asked)
-  local tail = string.match(asked, "\t([^\t]*)") or '"outcome":"cancelled"}'
-  depart(id, q, "active", head)
-  redis.call("APPEND", job .. id, '\n{"run":"' .. token .. between .. tail)
-  arrive_final(id, q, head, "cancelled")
-  emit_end(id, head.type, token, "cancelled", tail)
-  notify_dependants(id, "cancelled")
-end
-
--- Count failures by error, with one call per error.
-local function add_all_failures(q, done, first)
-  local counts, last = {}, {}
-  for _, i in ipairs(done) do
-    local at = first + 3 * i - 3
-    local fingerprint = fingerprint_in(ARGV[at + 2])
-    if fingerprint then
-      counts[fingerprint], last[fingerprint] = (counts[fingerprint] or 0) + 1, at
+  -- Drop the oldest line of a suspension beyond those that are kept.
+  local MAX_SUSPENSIONS = 3
+  local function drop_suspension(lines)
+    local found = {}
+    for i = 3, #lines do
+      if string.find(lines[i], '"suspended":"[^"]*"}$') then
+        found[#found + 1] = i
+      end
+    end
+    if #found > MAX_SUSPENSIONS then
+      table.remove(lines, found[1])
     end
   end
-  for fingerprint, count in pairs(counts) do
-    add_failures(q, count, ARGV[last[fingerprint]], ARGV[last[fingerprint] + 2])
+
+  function endings.trim_history(id, is_suspended)
+    local lines = {}
+    for line in string.gmatch(redis.call("GET", job .. id), "[^\n]+") do
+      lines[#lines + 1] = line
+    end
+    if is_suspended then
+      drop_suspension(lines)
+    end
+    local kept = { lines[1], lines[2] }
+    for i = math.max(3, #lines - MAX_HISTORY + 1), #lines do
+      kept[#kept + 1] = lines[i]
+    end
+    redis.call("SET", job .. id, table.concat(kept, "\n"))
   end
-end
+
+  function endings.requeue(id, q, head, token, ending, due, flags, tries)
+    local attempt = tonumber(string.match(token, "^%d+:%d+:(%d+):"))
+    local stalls = tonumber(string.match(tries or "", ":(%d+)$") or 0)
+    if ending == "stalled" then
+      attempt, stalls = attempt - 1, stalls + 1
+    elseif ending == "released" and not string.find(flags, "k", 1, true) then
+      attempt = attempt - 1
+    end
+    redis.call("HSET", q .. "tries", id, attempt .. ":" .. stalls)
+    if due then
+      arrive_delayed(id, q, head, due)
+    else
+      -- Also if the run does not count as an attempt.
+      head.has_just_run = true
+      arrive_waiting(id, q, head)
+    end
+  end
+
+  -- Cancel a job that was to be requeued, but that an operator asked to cancel.
+  function endings.stop(id, q, head, token, between, asked)
+    local tail = string.match(asked, "\t([^\t]*)") or '"outcome":"cancelled"}'
+    depart(id, q, "active", head)
+    redis.call("APPEND", job .. id, '\n{"run":"' .. token .. between .. tail)
+    arrive_final(id, q, head, "cancelled")
+    emit_end(id, head.type, token, "cancelled", tail)
+    dependants.notify(id, "cancelled")
+  end
+
+  -- Count failures by error, with one call per error.
+  function endings.count_failures(q, done, first)
+    local counts, last = {}, {}
+    for _, i in ipairs(done) do
+      local at = first + 3 * i - 3
+      local fingerprint = fingerprint_in(ARGV[at + 2])
+      if fingerprint then
+        counts[fingerprint], last[fingerprint] = (counts[fingerprint] or 0) + 1, at
+      end
+    end
+    for fingerprint, count in pairs(counts) do
+      add_failures(q, count, ARGV[last[fingerprint]], ARGV[last[fingerprint] + 2])
+    end
+  end
+end)
 
 local function settle(ending, job_type, delay, flags, first, count)
   local q = queue(job_type)
@@ -180,7 +183,7 @@ local function settle(ending, job_type, delay, flags, first, count)
     end
     -- The fencing token: a run that was replaced has another one.
     if held[i] == token and not ended[token] and head
-      and (flags == "" or is_overdue(id, q, token, flags)) then
+      and (flags == "" or endings.is_overdue(id, q, token, flags)) then
       ended[token] = true
       heads[i] = head
       if asked[i] then
@@ -196,7 +199,7 @@ local function settle(ending, job_type, delay, flags, first, count)
       run_ms = run_ms + math.max(0, now - started_at)
     else
       words[#words + 1] = outcomes + i - 1
-      words[#words + 1] = why_not(id, token)
+      words[#words + 1] = endings.why_not(id, token)
     end
   end
   outcomes = outcomes + count
@@ -209,7 +212,7 @@ local function settle(ending, job_type, delay, flags, first, count)
     between = between .. '"taken":"ttl",'
   end
   for _, i in ipairs(stopped) do
-    stop(ids[i], q, heads[i], ARGV[first + 3 * i - 2], between, asked[i])
+    endings.stop(ids[i], q, heads[i], ARGV[first + 3 * i - 2], between, asked[i])
   end
   if #done == 0 then
     return
@@ -234,16 +237,16 @@ local function settle(ending, job_type, delay, flags, first, count)
     redis.call("ZADD", q .. ending, unpack(scores))
   end
   if ending == "failed" then
-    add_all_failures(q, done, first)
+    endings.count_failures(q, done, first)
     local tokens = {}
     for n, i in ipairs(done) do
       tokens[n] = ARGV[first + 3 * i - 2]
     end
-    report_failures(job_type, gone, tokens)
+    failures.report(job_type, gone, tokens)
   end
   if string.find(flags, "t", 1, true) then
     for _, id in ipairs(gone) do
-      trim_history(id, string.find(flags, "w", 1, true))
+      endings.trim_history(id, string.find(flags, "w", 1, true))
     end
   end
   if with_header then
@@ -271,7 +274,7 @@ local function settle(ending, job_type, delay, flags, first, count)
         if field then
           due = suspend(id, field, delay)
         end
-        requeue(id, q, head, ARGV[first + 3 * i - 2], ending, due, flags, tries[i])
+        endings.requeue(id, q, head, ARGV[first + 3 * i - 2], ending, due, flags, tries[i])
       end
     end
   end
@@ -298,7 +301,7 @@ local function settle(ending, job_type, delay, flags, first, count)
   if is_final and next(is_parent) then
     for _, id in ipairs(gone) do
       if is_parent[id] then
-        notify_dependants(id, ending)
+        dependants.notify(id, ending)
       end
     end
   end
