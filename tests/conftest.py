@@ -17,6 +17,10 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from kue import Kue
+from kue.aio import loop_thread
+from kue.client import failover_connection
+from kue.client.connections import configure
+from kue.model.connections import VARIABLE, connections
 from kue.store.contract import Store
 from kue.store.redis.wire import client, connecting
 from kue.worker import heartbeat
@@ -166,6 +170,28 @@ def _root_logger() -> Iterator[None]:
     for handler in left:
         root.removeHandler(handler)
     assert left == []
+
+
+@pytest.fixture(autouse=True)
+def _background_loops() -> Iterator[None]:
+    """See to it that no test leaves a thread of a blocking queue to all that follow."""
+    before = set(loop_thread._open)
+    yield
+    left = set(loop_thread._open) - before
+    for loop in left:
+        loop.close()
+    assert left == set()
+
+
+@pytest.fixture
+def no_connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No connections but those of the test; one that is down is soon tried again."""
+    monkeypatch.setattr(failover_connection, "PROBE_SECONDS", 0.01)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    configure(**dict.fromkeys(connections.definitions()))
+    yield
+    monkeypatch.delenv(VARIABLE, raising=False)
+    configure(**dict.fromkeys(connections.definitions()))
 
 
 @pytest.fixture

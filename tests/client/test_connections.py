@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import kue
 from kue import ConfigError, FailedOver, Kue, State, StoreUnavailable
-from kue.client import failover_connection
+from kue.client.named_flow import NewFlow, add_steps, steps_of
 from kue.model.connections import VARIABLE, connections
 from tests.support.command_line import CommandLine
 from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.servers import RedisServer
 
+pytestmark = pytest.mark.usefixtures("no_connections")
 DOWN = "redis://127.0.0.1:1/0"
-
-
-@pytest.fixture(autouse=True)
-async def _no_connections(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setattr(failover_connection, "PROBE_SECONDS", 0.01)
-    yield
-    monkeypatch.delenv(VARIABLE, raising=False)
-    kue.configure(**dict.fromkeys(connections.definitions()))
 
 
 async def test_a_name_always_stands_for_the_same_queue() -> None:
@@ -207,7 +199,13 @@ def test_commands_find_a_queue_by_the_name_of_its_connection(
         ("mail", "answers"),
         ("bad", "redis://127.0.0.1:1 "),
         ("missing", "there is no store /n"),
-        ("both", "answers"),
+        ("both", "answers; bad does no"),
+    ]
+    *_, both = kue("connections", "--json").items
+    assert (both["answers"], both["problem"]) == (True, None)
+    assert [(one["name"], one["answers"]) for one in both["members"]] == [
+        ("mail", True),
+        ("bad", False),
     ]
 
 
@@ -241,6 +239,36 @@ async def test_adds_go_to_the_next_store_while_the_first_is_down_and_it_is_annou
         assert await job.result(timeout=PATIENCE_SECONDS) == 8
         assert await many[0].result(timeout=PATIENCE_SECONDS) == 10
         assert await built.result(timeout=PATIENCE_SECONDS) == 12
+    await q.close()
+
+
+async def test_flows_and_batches_go_as_a_whole_to_the_first_store_that_answers() -> (
+    None
+):
+    kue.configure(
+        first={"url": DOWN, "budget": 0.05},
+        second="memory://",
+        both="failover://first,second",
+        nested="failover://both,second",
+    )
+    q = Kue("failover://nested,second")
+
+    @q.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    flow = await (double.s(1) | double.s()).enqueue()
+    batch = await kue.batch().enqueue(double.s(number) for number in range(3))
+    named = {"name": "only", "job": {"type": "double", "data": {"number": 5}}}
+    steps = steps_of(q, msgspec.convert({"steps": [named]}, NewFlow))
+    _, added = await add_steps(q._connection, steps)
+    second = q.on_connection("second")
+    await asyncio.wait_for(second.run(signals=False, burst=True), PATIENCE_SECONDS)
+
+    assert await flow.result(timeout=PATIENCE_SECONDS) == 4
+    assert (await batch.result(timeout=PATIENCE_SECONDS))["complete"] == 3
+    only = await second.get(added["only"].id)
+    assert await only.result(timeout=PATIENCE_SECONDS) == 10
     await q.close()
 
 
@@ -336,6 +364,17 @@ async def _drain(second: Kue, q: Kue) -> None:
 def test_a_failover_names_two_connections_or_more(url: str) -> None:
     with pytest.raises(ConfigError, match="should name two or more connections"):
         Kue(url)
+
+
+def test_connections_that_fail_over_in_a_circle_are_refused() -> None:
+    kue.configure(a="memory://", b="failover://a,c", c="failover://a,b")
+
+    for name, circle in {"b": "b to c to b", "c": "c to b to c"}.items():
+        with pytest.raises(ConfigError, match=f"fail over in a circle: {circle}$"):
+            kue.connect(name)
+
+    kue.configure(c="memory://")
+    assert kue.connect("b") is kue.connect("b")
 
 
 def test_a_failover_of_unknown_connections_is_refused() -> None:

@@ -14,25 +14,17 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import kue
-from kue.model.connections import connections
 from kue.model.job import Completed, Released
 from tests.client.test_ready_middleware import active, ended
 from tests.project.test_docs import DOCS, KUE, examples, run, start, write
 from tests.support.patience import PATIENCE_SECONDS, in_time
 from tests.support.servers import RedisServer
 
+pytestmark = pytest.mark.usefixtures("no_connections")
 GUIDE = DOCS / "guides" / "laravel.md"
 STORE = "sqlite:///reminders.db"
 #: The message of an error, of which the guide shows the beginning.
 SHOWN = re.compile(r"^(the URL .+|there is no connection .+?)…$", re.MULTILINE)
-
-
-@pytest.fixture(autouse=True)
-def _own_connections() -> Iterator[None]:
-    """Forget those of other guides before, and those of this one after it."""
-    kue.configure(**dict.fromkeys(connections.definitions()))
-    yield
-    kue.configure(**dict.fromkeys(connections.definitions()))
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -41,6 +33,8 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
         yield STORE
         return
     server: RedisServer = request.getfixturevalue("redis_server")
+    # Other tests of this server may have left jobs.
+    server.empty()
     yield server.url
     server.empty()
 
@@ -51,10 +45,27 @@ def run_programs(url: str, *, until: str = "") -> dict[str, Any]:
     for title, source in examples(GUIDE):
         if not title:
             code = compile(source.replace(STORE, url), GUIDE.name, "exec")
-            exec(code, scope)
+            try:
+                exec(code, scope)
+            except AssertionError as error:
+                error.add_note(f"{source}\n{overview(scope['q'])}")
+                raise
         if until and until in source:
             break
     return scope
+
+
+def overview(q: kue.Kue) -> str:
+    """Return what may tell why a program's assertion does not hold."""
+    counts, paused = q.sync.counts_by_type(), q.sync.paused()
+    return f"jobs: {counts}\npaused: {paused}\nworkers: {q.sync.workers()}"
+
+
+def close_queues(scope: dict[str, Any]) -> None:
+    """Close the queues of the programs, as the end of each program does."""
+    for one in scope.values():
+        if isinstance(one, kue.Kue):
+            one.sync.close()
 
 
 async def checked(q: kue.Kue) -> None:
@@ -78,6 +89,7 @@ def test_the_programs_do_what_the_text_says_on_every_engine(
     [url_shown, name_shown] = SHOWN.findall(GUIDE.read_text())
     assert url_error.startswith(url_shown)
     assert name_error.startswith(name_shown)
+    close_queues(scope)
     asyncio.run(checked(scope["q"]))
 
 
@@ -97,6 +109,7 @@ async def test_the_window_of_the_guide_lets_jobs_run_by_day_only(
     assert at_night.delay == (opening - evening).total_seconds() * 1000
     assert not at_night.counts
     await scope["q"].close()
+    await asyncio.to_thread(close_queues, scope)
 
 
 def at(moment: datetime) -> kue.ActiveJob:

@@ -124,6 +124,7 @@ TABLE = {
     "POST /api/v1/tokens": "admin",
     "DELETE /api/v1/tokens/{token_id}": "admin",
     "GET /api/v1/audit": "admin",
+    "GET /api/v1/connections": "admin",
     "GET /metrics": "read",
     "GET /kue/stats": "read",
     "GET /kue/job/search": "read",

@@ -28,6 +28,8 @@ WITHOUT = {
     "GET /events": 200,
     # Those that were seen before; GET /bus tells that it is away.
     "GET /bus/samples": 200,
+    # It says of each store whether it is away.
+    "GET /connections": 200,
     # It has a metric for that.
     "GET /metrics": 200,
 }

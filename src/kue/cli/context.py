@@ -16,9 +16,7 @@ from kue.cli.output.console import EXIT_CODES, REFUSED
 from kue.client.queue import Kue
 from kue.model import settings
 from kue.model.connections import connections
-from kue.model.errors import ConfigError
-from kue.store import scheme_of
-from kue.store.sqlite.file_url import FileLocation
+from kue.store import refuse_missing_file
 
 if TYPE_CHECKING:
     from kue.model.settings import Settings
@@ -132,16 +130,6 @@ def settings_here(url: str | None = None, **given: Any) -> Settings:
     if url is None and CONNECTION_KEY in asked:
         return connections.settings(asked[CONNECTION_KEY], **given)
     return settings.load(url=url or asked.get(URL_KEY), **given)
-
-
-def refuse_missing_file(url: str) -> None:
-    """Keep a mistyped name of a file from becoming a new, empty store."""
-    if scheme_of(url) == "sqlite":
-        path = FileLocation.of(url).path
-        if path is not None and not path.exists():
-            raise ConfigError(
-                f"there is no store {path}; is the URL right? The first job creates it"
-            )
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kue.aio.event_loop import run
-from kue.cli.context import refuse_missing_file, settings_here
+from kue.cli.context import settings_here
 from kue.cli.input import STDIN, InputLine, read_lines
 from kue.client.circuit_records import ROOM as CIRCUITS
 from kue.client.queries import state_of
@@ -21,7 +21,7 @@ from kue.model.draft import UNLIMITED
 from kue.model.duration import epoch_ms, milliseconds
 from kue.model.job import State, priority_of
 from kue.model.names import check_path_name
-from kue.store import store_for
+from kue.store import refuse_missing_file, store_for
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:

@@ -65,6 +65,10 @@ class Connection:
         """Return the connection of the store that has the job just *added*."""
         return self
 
+    async def home_of_flow(self) -> Connection:
+        """Return the connection of the one store that a flow added now goes to."""
+        return self
+
     def counterpart(self, other: Connection) -> Connection:
         """Return the connection to the same store as *other*, which is not ours."""
         return self

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from kue.model.connections import DEFAULT, Definition, connections
+from kue.model.errors import ConfigError
 from kue.store import null_store
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 _queues: dict[str, Kue] = {}
 #: Held again by a fail-over connection, which connects its members.
 _lock = threading.RLock()
+#: What is being connected: a fail-over connection, and a member of it.
+_connecting: list[str] = []
 
 
 def configure(**definitions: Definition | None) -> None:
@@ -49,10 +52,22 @@ def connect(name: str = DEFAULT) -> Kue:
     from kue.client.queue import Kue
 
     with _lock:
+        if name in _connecting:
+            circle = " to ".join((*_connecting[_connecting.index(name) :], name))
+            raise ConfigError(f"connections fail over in a circle: {circle}")
         if name not in _queues:
             # A child that runs a job knows no connections, but imports the program.
             is_child = null_store.is_job_process()
-            queue = Kue(null_store.URL if is_child else connections.settings(name))
+            _connecting.append(name)
+            try:
+                queue = Kue(null_store.URL if is_child else connections.settings(name))
+            finally:
+                _connecting.pop()
             queue.connection_name = name
             _queues[name] = queue
         return _queues[name]
+
+
+def connected(name: str) -> Kue | None:
+    """Return the queue of the connection *name* if this process has connected it."""
+    return _queues.get(name)

@@ -5,6 +5,9 @@ A store that cannot be reached is passed over until it answers again.  Only an a
 certainly did not arrive is sent to the next store: if it is not known whether it did
 (the reply was lost), `StoreUnavailable` is raised, as without a fail-over.
 
+The jobs of a flow or a batch refer to each other: they go as a whole to the first store
+that answers when the add begins.
+
 Everything else, reads and subscriptions, is for the first store; a handle knows the
 store that its job was added to.
 """
@@ -19,6 +22,7 @@ from msgspec.structs import replace
 
 from kue.client.connection import Connection
 from kue.client.connections import connect
+from kue.model.clock import SystemClock
 from kue.model.connections import members_of
 from kue.model.errors import StoreError, StoreUnavailable
 from kue.store.values import Added
@@ -64,7 +68,9 @@ class FailoverConnection(Connection):
         self._url = url
         self._hooks = hooks
         self.members = list(members)
-        self._current = members[0].name
+        #: The member that adds go to, and since when (Unix ms) if that was another one.
+        self.current = members[0].name
+        self.switched_at: int | None = None
 
     @classmethod
     def of(cls, url: str, hooks: Hooks) -> FailoverConnection:
@@ -78,6 +84,10 @@ class FailoverConnection(Connection):
 
     def home_of(self, added: Added) -> Connection:
         return added.home if isinstance(added, _AddedAt) else self
+
+    async def home_of_flow(self) -> Connection:
+        home, _ = await self._deliver(_answering)
+        return home
 
     def counterpart(self, other: Connection) -> Connection:
         for member in self.members:
@@ -144,11 +154,11 @@ class FailoverConnection(Connection):
 
     def _announce(self, reason: str) -> None:
         """Report that adds go to another store than before, if they do."""
-        before = self._current
+        before = self.current
         now = next((one.name for one in self.members if one.is_up), before)
         if now == before:
             return
-        self._current = now
+        self.current, self.switched_at = now, SystemClock().now_ms()
         if reason:
             logger.warning(
                 "jobs are added to %s now, not to %s: %s", now, before, reason
@@ -157,6 +167,13 @@ class FailoverConnection(Connection):
             logger.warning("jobs are added to %s again, no longer to %s", now, before)
         switch = FailedOver(before, now, reason)
         self._hooks.notify_failover(self.background, switch)
+
+
+async def _answering(connection: Connection) -> Connection:
+    """Return the home of a flow; raises `StoreUnavailable` if it does not answer."""
+    home = await connection.home_of_flow()
+    await home.store.now()
+    return home
 
 
 class _AddedAt(Added):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from kue.model.errors import ConfigError
@@ -19,6 +19,7 @@ _CLUSTER = ("redis+cluster", "rediss+cluster")
 #: Stores in the memory of one process.
 PRIVATE = ("memory", "sync", "null")
 _IN_MEMORY = "memory://"
+Engine: TypeAlias = Literal["sqlite", "redis", "memory", "sync", "null"]
 
 
 class RedisOptions(NamedTuple):
@@ -132,6 +133,26 @@ def scheme_of(url: str) -> str:
             "sqlite:///kue.db or redis://localhost:6379/0, with an IPv6 address like "
             "redis://[::1]:6379/0"
         ) from None
+
+
+def refuse_missing_file(url: str) -> None:
+    """Keep a mistyped name of a file from becoming a new, empty store."""
+    if scheme_of(url) == "sqlite":
+        from kue.store.sqlite.file_url import FileLocation
+
+        path = FileLocation.of(url).path
+        if path is not None and not path.exists():
+            raise ConfigError(
+                f"there is no store {path}; is the URL right? The first job creates it"
+            )
+
+
+def engine_of(url: str) -> Engine | None:
+    """Return what keeps the jobs of *url*; None if it is not the URL of a store."""
+    scheme = scheme_of(url)
+    if scheme in (*_REDIS, *_CLUSTER):
+        return "redis"
+    return cast("Engine", scheme) if scheme in ("sqlite", *PRIVATE) else None
 
 
 def _shown(url: str) -> str:

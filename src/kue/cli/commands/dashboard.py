@@ -11,10 +11,11 @@ import msgspec
 from setproctitle import setproctitle
 
 from kue.aio.event_loop import run
-from kue.cli.context import refuse_missing_file, settings_here, url_option
+from kue.cli.context import settings_here, url_option
 from kue.cli.output.console import EXIT_CODES, print_message
 from kue.cli.params import PORT_NUMBER, env_option, options
 from kue.client.queue import Kue
+from kue.store import refuse_missing_file
 from kue.supervisor import log_format
 from kue.supervisor.app_loader import load
 

@@ -12,14 +12,14 @@ from rich.text import Text
 
 from kue.aio.event_loop import run
 from kue.cli.audit import note_command
-from kue.cli.context import refuse_missing_file, settings_here, url_option
+from kue.cli.context import settings_here, url_option
 from kue.cli.output.console import DONE, EXIT_CODES, REFUSED, output, print_message
 from kue.cli.output.listing import progress
 from kue.cli.output.text import visible
 from kue.cli.stuck_jobs import print_failed_parents
 from kue.cli.unknown_names import print_unhandled_types
 from kue.model.errors import StoreCorrupt
-from kue.store import store_for
+from kue.store import refuse_missing_file, store_for
 from kue.store.values import Finding
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from kue.http.v1 import (
     bulk_actions,
     bus,
     circuits,
+    connections,
     error_groups,
     events,
     failures,
@@ -46,6 +47,7 @@ SECTIONS = (
     bus.section,
     events.section,
     metrics.section,
+    connections.section,
     *accounts.SECTIONS,
 )
 

@@ -1,4 +1,4 @@
-// Settings page: account, theme, alerts, users and tokens.
+// Settings page: account, theme, alerts, users, tokens and connections.
 
 import { formDialog } from "../components/form.js";
 import { setTheme, themeName } from "../components/theme.js";
@@ -6,6 +6,7 @@ import { toast } from "../components/toast.js";
 import { version } from "../lib/config.js";
 import { fill, h } from "../lib/dom.js";
 import { alertsPanel } from "./settings/alerts.js";
+import { connectionsPanel } from "./settings/connections.js";
 import { tokensPanel } from "./settings/tokens.js";
 import { usersPanel } from "./settings/users.js";
 
@@ -21,7 +22,13 @@ export const page = {
       accountPanel(context, end.signal),
       alertsPanel(context),
     );
-    if (context.can("admin")) root.append(usersPanel(context), tokensPanel(context));
+    if (context.can("admin")) {
+      root.append(
+        usersPanel(context),
+        tokensPanel(context),
+        connectionsPanel(context, end.signal),
+      );
+    }
     return () => end.abort();
   },
 };
