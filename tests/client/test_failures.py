@@ -110,6 +110,42 @@ async def test_a_silent_run_calls_the_hook_of_its_own_live_worker(q: Kue) -> Non
     assert calls.of == [(job.id, "TTLExceeded")]
 
 
+async def test_rules_of_a_task_hold_in_each_queue_that_its_jobs_wait_in(q: Kue) -> None:
+    calls = Calls()
+
+    @q.task(attempts=1, queue="mail", on_failure=calls, dead_letter="dead")
+    async def send() -> None:
+        raise ValueError("oops")
+
+    first = await send.enqueue()
+    second = await send.options(queue="bulk").enqueue()
+    await q.run(queues=["mail", "bulk"], burst=True, signals=False)
+
+    assert sorted(calls.of) == [(first.id, "ValueError"), (second.id, "ValueError")]
+    assert (await q.counts("dead"))[State.WAITING] == 2
+
+
+async def test_the_rule_of_a_queue_is_that_of_each_task_without_its_own(
+    q: Kue,
+) -> None:
+    @q.task(attempts=1, queue="mail")
+    async def send() -> None:
+        raise ValueError("oops")
+
+    @q.task(attempts=1, queue="mail")
+    async def print_label() -> None:
+        raise ValueError("oops")
+
+    await q.set_dead_letter("mail", "lost-mail")
+    await q.set_dead_letter("print_label", "lost-labels")
+    await send.enqueue()
+    await print_label.enqueue()
+    await burst(q)
+
+    for dead in ("lost-mail", "lost-labels"):
+        assert (await q.counts(dead))[State.WAITING] == 1
+
+
 async def test_the_hook_of_a_task_is_called_before_those_of_the_queue(q: Kue) -> None:
     story: list[str] = []
     q.on_failure(lambda job, error: story.append("queue"))
@@ -235,10 +271,9 @@ async def test_a_failure_is_reported_to_a_webhook_and_retried(q: Kue) -> None:
 
         job = await send.enqueue()
         await burst(q)
-        await failure_reporter.report(q.store)
         [sending] = (await q.find(type=webhook.TYPE)).jobs
-        with pytest.raises(webhook.WebhookRefused, match="status 503"):
-            await deliver(q, sending)
+        assert sending.state is State.DELAYED
+        assert "status 503" in str(sending.error)
         await deliver(q, sending)
 
     first, second = receiver.received
@@ -247,6 +282,20 @@ async def test_a_failure_is_reported_to_a_webhook_and_retried(q: Kue) -> None:
     assert first.json["error"] == {"kind": "ValueError", "message": "oops"}
     assert first.json["text"] == f"Kue job {job.id} of send failed: ValueError: oops"
     assert receiver.url not in json.dumps(sending.data)
+
+
+async def test_a_burst_sends_the_webhooks_of_what_failed(q: Kue) -> None:
+    with receiving() as receiver:
+        await q.set_failure_webhook("send", receiver.url)
+
+        @q.task(attempts=1)
+        async def send() -> None:
+            raise ValueError("oops")
+
+        job = await send.enqueue()
+        await burst(q)
+
+    assert [one.json["job"] for one in receiver.received] == [job.id]
 
 
 async def test_a_worker_sends_the_webhook_of_a_failure_by_itself(q: Kue) -> None:
@@ -292,6 +341,54 @@ async def test_a_dead_letter_type_set_at_run_time_outlives_a_restart(q: Kue) -> 
     await burst(q)
 
     assert (await q.failure_rules())["send"].dead_letter == "morgue"
+
+
+@pytest.mark.parametrize("type", ["mail", "send"])
+async def test_dead_letters_name_queue_and_task_and_are_replayed_by_either(
+    q: Kue, type: str
+) -> None:
+    @q.task(attempts=1, queue="mail", dead_letter="dead")
+    async def send() -> None:
+        raise ValueError("oops")
+
+    await send.enqueue()
+    await burst(q)
+
+    [letter] = (await q.find(type="dead")).jobs
+    assert (letter.data["type"], letter.data["name"]) == ("mail", "send")
+    assert await q.replay("dead", type="other") == 0
+    assert await q.replay("dead", type=type) == 1
+
+
+async def test_a_burst_forwards_what_a_rule_set_at_run_time_asks_for(q: Kue) -> None:
+    @q.task(attempts=1)
+    async def send() -> None:
+        raise ValueError("oops")
+
+    forwarded = []
+    q.process("dead", lambda job: forwarded.append(job.data["type"]))
+    await q.set_dead_letter("send", "dead")
+    await send.enqueue()
+    await burst(q)
+
+    assert forwarded == ["send"]
+    assert await q.store.failures() == []
+
+
+async def test_a_burst_ends_although_a_cap_keeps_a_dead_letter_back(q: Kue) -> None:
+    @q.task(attempts=1)
+    async def send() -> None:
+        raise ValueError("oops")
+
+    await q.set_dead_letter("send", "dead")
+    await q.limit("dead", max_waiting=1)
+    await send.enqueue()
+    await send.enqueue()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await burst(q)
+
+    assert (await q.counts("dead"))[State.WAITING] <= 1
+    assert await q.store.failures()
 
 
 async def fail_into(q: Kue, dead: str) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
+from kue.model.draft import draft
 from kue.model.failure_rule import FailureRule, rule_of
-from kue.model.job import Completed, Error, Failed, Retried, State
+from kue.model.job import Completed, Draft, Error, Failed, Retried, State
+from kue.model.payload import JSON
 from kue.store.contract import Store
 from kue.store.validation import InvalidCall
 from kue.store.values import Failure, MoveRequest, RenewRequest
@@ -105,6 +107,32 @@ async def test_a_rule_for_all_types_notes_jobs_of_any(store: Store, fail: Way) -
     job_id = await fail(store)
 
     assert [one.job_id for one in await store.failures()] == [job_id]
+
+
+@pytest.mark.parametrize("fail", WAYS)
+async def test_a_job_of_a_task_with_a_rule_is_noted_in_any_queue(
+    store: Store, fail: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.set_failure_rule("send", HOOKS)
+
+    def draft_of_send(queue: str, data: JSON, **options: Any) -> Draft:
+        return draft("send", data, queue=queue, **options)
+
+    monkeypatch.setattr("tests.support.jobs.draft", draft_of_send)
+    job_id = await fail(store)
+
+    [failure] = await store.failures()
+    assert (failure.job_id, failure.type) == (job_id, "email")
+    assert (await get_one(store, job_id)).name == "send"
+
+
+async def test_a_large_job_of_a_task_with_a_rule_is_noted_as_well(store: Store) -> None:
+    await store.set_failure_rule("send", HOOKS)
+    large = draft("send", "x" * 100_000, queue="email")
+    [added] = await store.add([large], producer="p", seq=1, now=T0)
+    await end(store, await claim_one(store, now=T0), Failed(OOPS))
+
+    assert [failure.job_id for failure in await store.failures()] == [added.id]
 
 
 async def test_jobs_of_kues_own_types_are_never_noted(store: Store) -> None:
@@ -207,6 +235,21 @@ async def test_the_error_before_a_retry_by_hand_is_not_that_of_the_expiry(
     failed = await get_one(store, job.id)
     assert failed.error is not None
     assert "was not started" in failed.error.message
+
+
+def test_the_rule_of_a_task_comes_before_those_of_its_queue_and_of_all() -> None:
+    rules = {
+        "send": FailureRule(hooks=True),
+        "mail": FailureRule(dead_letter="lost-mail"),
+        None: FailureRule(dead_letter="dead", webhook="https://ops.example/hook"),
+    }
+    assert rule_of(rules, "send", "mail") == FailureRule(
+        hooks=True, dead_letter="lost-mail", webhook="https://ops.example/hook"
+    )
+    assert rule_of(rules, "send", "send").dead_letter == "dead"
+    assert rule_of(rules, "other", "mail").hooks is False
+    assert rule_of(rules, "other", "lost-mail").dead_letter == "dead"
+    assert rule_of(rules, "other", "dead").dead_letter == ""
 
 
 def test_a_failure_of_a_removed_job_is_that_of_none() -> None:

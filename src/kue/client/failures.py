@@ -77,7 +77,7 @@ class Failures:
 
         Args:
             dead_letter: The type of the dead letters.
-            type: Only those of jobs of this type.
+            type: Only those of jobs of this type, or of the task of this name.
             ids: Only these dead letters.
             limit: No more than so many, the oldest first.
         """
@@ -100,7 +100,7 @@ class Failures:
 
     async def _replay(self, job: Job, type: str | None) -> bool:
         letter = DeadLetter.read(job.data)
-        if letter is None or type not in (None, letter.type):
+        if letter is None or type not in (None, letter.type, letter.name):
             return False
         if not await self._retry_origin(letter):
             await self._connection.store.add(

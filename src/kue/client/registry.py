@@ -120,11 +120,6 @@ class HandlerRegistry:
                 hooks=bool(self.failure_hooks(type, common)),
                 declared="" if target == type else target,
             )
-        for type, settings in self._settings.items():
-            if settings.queue is not None and rules[type].is_asked:
-                # The store notes failures by the queue that jobs wait in.
-                of_queue = rules.get(settings.queue, FailureRule())
-                rules[settings.queue] = msgspec.structs.replace(of_queue, hooks=True)
         return rules
 
     def processors(

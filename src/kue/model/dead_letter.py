@@ -21,7 +21,10 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
     #: The id of the job that failed.
     job_id: int
+    #: The queue that it waited in.
     type: str
+    #: Its task.
+    name: str = ""
     data: JSON
     error: Error
     attempts: int
@@ -41,6 +44,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             job_id=job.id,
             type=job.type,
+            name=job.name,
             # One that cannot be opened is forwarded as it is, to be opened later.
             data=job.data.envelope if isinstance(job.data, Sealed) else job.data,
             # The job itself has the stack, for as long as it is kept.

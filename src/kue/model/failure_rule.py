@@ -36,15 +36,22 @@ class FailureRule(msgspec.Struct, frozen=True, omit_defaults=True):
         return self == FailureRule()
 
 
-def rule_of(rules: Mapping[str | None, FailureRule], type: str) -> FailureRule:
-    """Return what applies to *type*: its own rule, else that for all types (None)."""
+def rule_of(
+    rules: Mapping[str | None, FailureRule], type: str, queue: str | None = None
+) -> FailureRule:
+    """
+    Return what applies to jobs of *type* that waited in *queue*, if that is another.
+
+    Its own rule comes first, then that of the queue, then that for all types (None).
+    """
     own, common = rules.get(type, FailureRule()), rules.get(None, FailureRule())
-    target = own.dead_letter or common.dead_letter
+    there = rules.get(queue, FailureRule())
+    target = own.dead_letter or there.dead_letter or common.dead_letter
     return FailureRule(
         hooks=own.hooks,
         # A dead letter that fails stays where it is.
-        dead_letter="" if target == type else target,
-        webhook=own.webhook or common.webhook,
+        dead_letter="" if target in (type, queue) else target,
+        webhook=own.webhook or there.webhook or common.webhook,
     )
 
 

@@ -738,7 +738,9 @@ class Store(ABC):
         Return jobs that failed for good and are to be reported, the oldest first.
 
         Each is noted in the transition that fails it, if its type has a rule or there
-        is one for all types; never for types that begin with ``kue.``.
+        is one for all types; never for types that begin with ``kue.``.  While there is
+        any rule, jobs of a task that waited in another queue are noted as well: the
+        rule may be that of the task.  More may be noted than have a rule in the end.
         """
 
     @abstractmethod

@@ -65,20 +65,31 @@ class FailureReporter:
         self._types = types
         self._is_wanted = asyncio.Event()
         self._is_busy = False
+        #: The oldest failure when it was last asked for: each is tried once for that.
+        self._oldest = ""
 
     def note(self, outcome: Outcome) -> None:
         """Report a failure of this worker's own run at once."""
-        if outcome.job.type in self._types:
+        if outcome.job.name in self._types or outcome.job.type in self._types:
             self.wake()
 
     def wake(self) -> None:
         self._is_wanted.set()
 
     async def is_done(self) -> bool:
-        """Return whether no failure is left to be reported."""
+        """
+        Return whether no failure is left that can be reported now; report what is left.
+
+        One that a cap of waiting jobs keeps back is left to a later worker.
+        """
         if self._is_busy or self._is_wanted.is_set():
             return False
-        return not await self._store.failures(limit=1)
+        left = await self._store.failures(limit=1)
+        if not left or left[0].key == self._oldest:
+            return True
+        self._oldest = left[0].key
+        self.wake()
+        return False
 
     async def run(self) -> None:
         """Report until cancelled."""
@@ -107,7 +118,8 @@ async def report(store: Store) -> bool:
     owners: list[Failure] = []
     for failure, job in zip(failures, jobs, strict=True):
         name = failure.type if job is None else job.name
-        made = await _drafts(store, failure, job, rule_of(rules, name))
+        rule = rule_of(rules, name, failure.type)
+        made = await _drafts(store, failure, job, rule)
         drafts += made
         owners += [failure] * len(made)
     refused = await _add(store, drafts, owners)
@@ -189,11 +201,12 @@ async def _webhook_draft(store: Store, failure: Failure, job: Job, url: str) -> 
         "event": "job_failed",
         "job": job.id,
         "queue": job.type,
+        "name": job.name,
         "error": {"kind": kind, "message": message},
         "attempts": job.attempts,
         "tags": job.tags,
         "at": failure.at,
-        "text": f"Kue job {job.id} of {job.type} failed: {kind}: {message}",
+        "text": f"Kue job {job.id} of {job.name} failed: {kind}: {message}",
     }
     delivery = webhook.Delivery(url, msgspec.json.encode(body).decode())
     data = {"notice": name, "job": job.id, "queue": job.type, "status": "failed"}

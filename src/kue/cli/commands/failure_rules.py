@@ -114,7 +114,9 @@ async def rule(
 
 @changes
 @click.argument("dead_letter", type=TYPE)
-@click.option("--type", type=TYPE, help="Only dead letters of jobs of this type.")
+@click.option(
+    "--type", type=TYPE, help="Only dead letters of jobs of this type or task."
+)
 @click.option("--limit", type=POSITIVE, help="No more than this many, the oldest.")
 @json_option(help="Write one JSON object: replayed.")
 async def replay(

@@ -430,6 +430,7 @@ class SyncQueueMethods(BlockingCalls):
 
         Raises:
             JobNotFound: There is no such job.
+            ValueError: *job* is not of this flow.
         """
         return self.call(lambda q: q.cancel_flow(flow, job=job, reason=reason))
 
@@ -443,6 +444,7 @@ class SyncQueueMethods(BlockingCalls):
         Raises:
             JobNotFound: There is no such job.
             InvalidTransition: *job* has not failed.
+            ValueError: *job* is not of this flow.
         """
         return self.call(lambda q: q.retry_flow(flow, job=job))
 
@@ -525,7 +527,7 @@ class SyncQueueMethods(BlockingCalls):
 
         Args:
             dead_letter: The type of the dead letters.
-            type: Only those of jobs of this type.
+            type: Only those of jobs of this type, or of the task of this name.
             ids: Only these dead letters.
             limit: No more than so many, the oldest first.
         """

@@ -10,12 +10,12 @@ from typing import Annotated
 
 import msgspec
 
+from kue.client.new_job import JobId
 from kue.http.auth.access import check_scope
 from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import input_errors
 from kue.http.v1.alerts import Url
-from kue.http.v1.job_json import JobId
 from kue.model.alert_options import shown_url
 from kue.model.failure_rule import FailureRule, check_rule
 from kue.model.names import Name

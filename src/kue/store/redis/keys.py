@@ -155,7 +155,7 @@ KEYS = (
     (
         ":failure_rules",
         "hash",
-        "type, or empty for all → JSON: what is done about jobs that failed",
+        "type, or empty for all → JSON: what is done about failed jobs; on all shards",
     ),
     (
         ":failures",

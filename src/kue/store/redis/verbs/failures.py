@@ -25,8 +25,8 @@ async def set_failure_rule(
     db: Shards, type: str | None, rule: FailureRule | None, *, now: int | None = None
 ) -> None:
     text = b"" if rule is None or rule.is_empty else encode_json(rule)
-    homes = range(db.count) if type is None else [db.home_of(type)]
-    for shard in homes:
+    # On each shard: jobs of a task may wait in any queue.
+    for shard in range(db.count):
         await db.run(shard, "failure_rule", quote(type or ""), text, now=now)
 
 

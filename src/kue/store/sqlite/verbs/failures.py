@@ -26,6 +26,11 @@ _ADD = "INSERT OR IGNORE INTO failures (job_id, type, at, token) VALUES (?, ?, ?
 _OLDEST = """
 SELECT job_id, type, at, token FROM failures ORDER BY at, job_id LIMIT ?
 """
+#: Jobs of a task that wait in another queue.
+_WITH_TASK = """
+SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?))
+AND json_valid(body) AND body->>'$.task' IS NOT NULL
+"""
 _FORGET = "DELETE FROM failures WHERE at = ? AND job_id = ? AND token = ?"
 
 _decode = msgspec.json.Decoder(FailureRule).decode
@@ -58,12 +63,18 @@ def report(tx: Transaction, rows: Iterable[StateRow]) -> None:
     ruled = {type for (type,) in tx.db.execute(_RULED).fetchall()}
     if not ruled:
         return
+    own = [row for row in rows if not row.type.startswith(RESERVED)]
+    noted = [row for row in own if "" in ruled or row.type in ruled]
+    if len(noted) < len(own):
+        # There may be a rule of their task.
+        others = [row.id for row in own if row.type not in ruled]
+        found = {id for (id,) in tx.db.execute(_WITH_TASK, (as_json(others),))}
+        noted += [row for row in own if row.id in found]
     tx.db.executemany(
         _ADD,
         [
             (row.id, row.type, tx.now, row.token if row.began is not None else "")
-            for row in rows
-            if ("" in ruled or row.type in ruled) and not row.type.startswith(RESERVED)
+            for row in noted
         ],
     )
 
