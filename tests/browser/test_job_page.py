@@ -938,6 +938,7 @@ async def run_process(*words: str, **environment: str) -> None:
                 "unique": "it's one",
                 "group": "a b",
                 "tags": ["vip", "$x"],
+                "on_parent_failure": "only",
             },
         ),
         (-5, {"backoff": "30s"}),
@@ -957,6 +958,9 @@ async def test_what_a_job_is_as_code_adds_another_like_it(
     options: dict[str, Any],
 ) -> None:
     await context.grant_permissions(["clipboard-read", "clipboard-write"])
+    parents = [await q.enqueue("parent") for _ in range(2)]
+    if "on_parent_failure" in options:
+        options = {**options, "after": parents}
     job = await q.enqueue("e-mail $1", data, **options)
     # So that its unique key is free.
     await job.cancel()
@@ -969,7 +973,8 @@ async def test_what_a_job_is_as_code_adds_another_like_it(
     await run(await clipboard(page), url)
 
     first = await get_one(q.store, job.id)
-    [other] = [one for one in (await q.page()).jobs if one.id != job.id]
+    jobs = (await q.page(type="e-mail $1")).jobs
+    [other] = [one for one in jobs if one.id != job.id]
     assert like(other) == like(first)
 
 
@@ -977,6 +982,7 @@ async def test_what_a_job_is_as_code_adds_another_like_it(
 TOLD = (
     *("type", "data", "priority", "max_attempts", "delay"),
     *("max_exceptions", "backoff", "timeout", "unique", "group", "tags"),
+    *("after", "on_parent_failure"),
 )
 
 

@@ -42,7 +42,9 @@ OURS = {
 }
 
 
-@pytest.mark.parametrize("path", [*OURS, ("demo",), ("top",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "path", [*OURS, ("demo",), ("top",), ("flow", "add")], ids=" ".join
+)
 def test_the_help_of_a_command_has_an_example_and_the_exit_codes(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,44 @@ def test_every_option_arrives(kue: CommandLine) -> None:
     assert getattr(job.spec.backoff, "delays", None) == (1_000, 10_000)
 
 
+def test_a_job_waits_for_others(kue: CommandLine) -> None:
+    kue("job", "add", "load", "--count", 2)
+
+    said = kue("job", "add", "report", "--after", 1, "--after", 2)
+    other = kue("job", "add", "mail", "--after=3", "--on-parent-failure", "only")
+
+    assert (said.out, other.out) == ("3\n", "4\n")
+    report = kue.arrange(lambda store: get_one(store, 3))
+    mail = kue.arrange(lambda store: get_one(store, 4))
+    assert (report.state, report.spec.after) == (State.BLOCKED, (1, 2))
+    assert (mail.state, mail.spec.after) == (State.BLOCKED, (3,))
+    assert (report.on_parent_failure, mail.on_parent_failure) == ("block", "only")
+
+
+@pytest.mark.parametrize("more", [[], ["--count", 3]])
+def test_a_parent_that_was_never_added_is_named(
+    kue: CommandLine, more: list[str | int]
+) -> None:
+    kue("job", "add", "email")
+
+    said = kue("job", "add", "email", "--after", 1, "--after", 9, *more)
+
+    assert (said.code, said.out) == (1, "")
+    assert "job 9, which one should wait for, was never added" in said.err
+    assert kue.arrange(count_of) == {State.WAITING: 1}
+
+
+def test_what_cannot_be_a_parent_is_refused(kue: CommandLine) -> None:
+    word = kue("job", "add", "report", "--after", "load")
+    policy = kue("job", "add", "report", "--after", 1, "--on-parent-failure", "wait")
+    alone = kue("job", "add", "report", "--on-parent-failure", "run")
+
+    assert (word.code, policy.code, alone.code) == (2, 2, 2)
+    assert "'load' is not a job id; ids are whole numbers such as 7" in word.err
+    assert "'block', 'cancel', 'run', 'only'" in policy.err
+    assert "--on-parent-failure needs --after" in alone.err
+
+
 def test_attempts_may_be_unlimited_until_a_moment(kue: CommandLine) -> None:
     given = ["--attempts", "unlimited", "--retry-until", "2099-01-01T00:00:00Z"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kue.cli.commands.job.add import add
 from kue.client.builder import BaseJobBuilder
-from kue.http.v1.job_json import NewJob
+from kue.client.new_job import NewJob
 from kue.model.draft import OPTIONS
 from kue.model.options import FilterOptions
 from kue.store.values import Filter

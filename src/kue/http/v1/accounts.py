@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from kue.client.new_job import Span
 from kue.http.auth.account_guard import AccountGuard, LocalAccountGuard
 from kue.http.auth.account_records import valid_name
 from kue.http.auth.passwords import MAX_LENGTH, MIN_LENGTH
@@ -19,7 +20,7 @@ from kue.http.auth.users import UserAccounts
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import Refused, forbidden, input_errors, not_found
 from kue.http.options import EnvironmentBadge
-from kue.http.v1.job_json import MAX_PAGE, Span
+from kue.http.v1.job_json import MAX_PAGE
 from kue.model.duration import milliseconds
 from kue.model.view_struct import View
 

@@ -10,10 +10,11 @@ from msgspec import Meta
 
 from kue.client.batch_handle import BatchProgress  # noqa: TC001 - operations read annotations
 from kue.client.batch_queries import BatchPage  # noqa: TC001 - operations read annotations
+from kue.client.new_job import JobId  # noqa: TC001 - operations read annotations
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import not_found
 from kue.http.v1.job_actions import Reason
-from kue.http.v1.job_json import MAX_PAGE, JobId
+from kue.http.v1.job_json import MAX_PAGE
 
 if TYPE_CHECKING:
     from kue.client.batch_handle import BatchHandle

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from kue.client.bulk_actions import BulkResult, BulkSummary, JobGiven
+from kue.client.new_job import JobId
 from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import (
@@ -27,7 +28,7 @@ from kue.http.framework.problem import (
     not_found,
     try_later,
 )
-from kue.http.v1.job_json import JobFilter, JobId, check_paths
+from kue.http.v1.job_json import JobFilter, check_paths
 from kue.http.v1.jobs import MAX_MANY
 from kue.model.errors import KueError
 from kue.model.job import FINAL, PROMOTABLE, UNFINISHED, State

@@ -18,12 +18,12 @@ from kue.bus.cluster import NEEDS_REDIS, can_cluster
 from kue.bus.message import MAX_ADDRESS
 from kue.bus.sampling import JsonTruncation
 from kue.bus.stats import summed, sums
+from kue.client.new_job import Span
 from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import input_errors, not_found
 from kue.http.security.redaction import MASK
 from kue.http.streaming.bus_samples import MAX_KEPT, SampledMessage, hidden_text
-from kue.http.v1.job_json import Span
 from kue.model.duration import milliseconds
 from kue.model.histogram import Percentiles, percentiles
 from kue.model.view_struct import View

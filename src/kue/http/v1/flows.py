@@ -9,46 +9,18 @@ import msgspec
 from msgspec import Meta
 
 from kue.client.flow_graph import FlowGraph  # noqa: TC001 - operations read annotations
-from kue.client.named_flow import FlowStep, add_steps
+from kue.client.named_flow import InvalidStep, NewFlow, add_steps, steps_of
+from kue.client.new_job import JobId
 from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors
 from kue.http.v1.job_actions import MAX_REASON
-from kue.http.v1.job_json import AddedView, JobId, NewJob
-from kue.http.v1.jobs import option_errors
-from kue.model.job import MAX_PARENTS, OnParentFailure
-from kue.model.names import Name
+from kue.http.v1.job_json import AddedView
 
 if TYPE_CHECKING:
-    from kue.client.queue import Kue
     from kue.store.values import Added
 
-#: The most jobs that one request adds.
-MAX_STEPS = 1_000
-Names = Annotated[list[Name], Meta(max_length=MAX_PARENTS)]
-
 section = Section("flows", "Jobs that wait for each other.", prefix="/flows")
-
-
-class NewStep(Input, frozen=True, kw_only=True):
-    """A job of a flow."""
-
-    #: What other steps call it.
-    name: Name
-    job: NewJob
-    #: The steps that must end before it.
-    after: Names = []
-    #: Arguments that are results of steps: by argument, one step or a list of them.
-    #: The data must be an object.
-    inputs: dict[str, Name | Names] = {}
-
-
-class NewFlow(Input, frozen=True, kw_only=True):
-    """A flow to add; the order of its steps does not matter."""
-
-    steps: Annotated[list[NewStep], Meta(min_length=1, max_length=MAX_STEPS)]
-    #: What happens to steps after a failed one that have no rule of their own.
-    on_parent_failure: OnParentFailure = "block"
 
 
 class FlowAdded(msgspec.Struct, frozen=True):
@@ -96,12 +68,10 @@ async def add(context: RequestContext, body: NewFlow) -> FlowAdded:
     A step with inputs gets results of other steps as arguments.  Nothing runs before
     everything was added.
     """
-    steps: dict[str, FlowStep] = {}
-    for number, step in enumerate(body.steps):
-        location = f"body.steps[{number}]"
-        if step.name in steps:
-            raise bad_request(f"two steps are named {step.name!r}", f"{location}.name")
-        steps[step.name] = _step(context.q, step, location)
+    try:
+        steps = steps_of(context.q, body)
+    except InvalidStep as exc:
+        raise bad_request(str(exc), f"body.{exc.field}") from exc
     with input_errors("body.steps"):
         flow, added = await add_steps(
             context.q._connection, steps, on_parent_failure=body.on_parent_failure
@@ -132,7 +102,8 @@ async def cancel(
 ) -> FlowCancelled:
     """Cancel what has not ended of a flow, or of a job and everything after it."""
     given = body or FlowCancellation()
-    number = await context.q.cancel_flow(job_id, job=given.job, reason=given.reason)
+    with input_errors("body.job"):
+        number = await context.q.cancel_flow(job_id, job=given.job, reason=given.reason)
     return FlowCancelled(number)
 
 
@@ -145,21 +116,9 @@ async def retry(
 
     What is blocked by them goes on; jobs after them that were cancelled wait again.
     """
-    done = await context.q.retry_flow(job_id, job=(body or FlowPart()).job)
+    with input_errors("body.job"):
+        done = await context.q.retry_flow(job_id, job=(body or FlowPart()).job)
     return FlowRetried(done.retried, done.restored)
-
-
-def _step(q: Kue, step: NewStep, location: str) -> FlowStep:
-    options = step.job.options
-    if step.inputs and not isinstance(step.job.data, dict | None):
-        raise bad_request("inputs need data that is an object", f"{location}.job.data")
-    with option_errors(q, step.job.type, options, f"{location}.job"):
-        draft = q.draft(step.job.type, step.job.data, **options)
-    if draft.on_conflict != "existing":
-        raise bad_request(
-            "a job of a flow cannot replace or reject another", f"{location}.job"
-        )
-    return FlowStep(draft, step.after, step.inputs)
 
 
 def _view(added: Added) -> AddedView:

@@ -10,10 +10,10 @@ from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
 from kue.client.handle import job_of
+from kue.client.new_job import JobId, Moment, Span, to_datetime
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors
-from kue.http.v1 import job_json
-from kue.http.v1.job_json import AddedView, JobId
+from kue.http.v1.job_json import AddedView
 from kue.http.v1.jobs import option_errors, update
 from kue.model.errors import InvalidTransition
 from kue.model.job import Draft, JobTerms, State
@@ -59,8 +59,8 @@ class NewPriority(Input, frozen=True):
 class NewTime(Input, frozen=True, kw_only=True):
     """When a job is due: after a delay or at a time."""
 
-    delay: job_json.Span | None = None
-    at: job_json.Moment | None = None
+    delay: Span | None = None
+    at: Moment | None = None
 
 
 class Reason(Input, frozen=True):
@@ -162,7 +162,7 @@ async def reschedule(context: RequestContext, job_id: JobId, body: NewTime) -> N
         raise bad_request("give either delay or at", "body")
     handle = await context.q.get(job_id)
     if body.at is not None:
-        await handle.delay(job_json.to_datetime(body.at))
+        await handle.delay(to_datetime(body.at))
     elif body.delay is not None:
         with input_errors("body.delay"):
             await handle.delay(body.delay)

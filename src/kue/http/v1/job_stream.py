@@ -19,6 +19,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from kue.aio.tasks import cancel_all
+from kue.client.new_job import JobId  # noqa: TC001 - operations read annotations
 from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import input_errors
@@ -30,7 +31,7 @@ from kue.http.streaming.event_stream import (
     while_all,
     while_allowed,
 )
-from kue.http.v1.job_json import MAX_PAGE, JobId
+from kue.http.v1.job_json import MAX_PAGE
 from kue.model.errors import (
     JobCancelled,
     JobFailed,

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import replace
 
 from kue.client.handle import job_of
+from kue.client.new_job import JobId, NewJob, Tags, invalid_option
 from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors
@@ -18,12 +19,10 @@ from kue.http.v1 import job_json
 from kue.http.v1.job_json import (
     MAX_PAGE,
     AddedView,
-    JobId,
     JobPage,
     JobsQuery,
     Log,
     LogLineView,
-    NewJob,
 )
 from kue.model.errors import BadPayload, JobNotFound
 from kue.model.job_json import AttemptView, JobDetail, job_detail, job_view
@@ -56,7 +55,7 @@ class JobEdit(Input, frozen=True, kw_only=True):
 
     data: Any = UNSET
     priority: Priority | UnsetType = UNSET
-    tags: job_json.Tags | UnsetType = UNSET
+    tags: Tags | UnsetType = UNSET
     attempts: AttemptsGiven | UnsetType = UNSET
 
 
@@ -263,20 +262,8 @@ def option_errors(
     except BadPayload as exc:
         raise bad_request(str(exc), f"{location}.{exc.field}") from exc
     except (ValueError, TypeError) as exc:
-        name, why = _invalid_option(q, type, options)
+        name, why = invalid_option(q, type, options)
         raise bad_request(why, f"{location}.{name}") from exc
-
-
-def _invalid_option(q: Kue, type: str, options: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the first option that is invalid with those before it, and why."""
-    tried: dict[str, Any] = {}
-    for name, value in {"type": type, **options}.items():
-        tried[name] = value
-        try:
-            q.draft(**tried)
-        except (ValueError, TypeError) as exc:
-            return name, str(exc)
-    raise AssertionError(f"nothing is wrong with {tried!r}")
 
 
 def _keyed(job: NewJob, key: str | None) -> NewJob:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
+from kue.client.new_job import to_datetime
 from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors, not_found
-from kue.http.v1.job_json import to_datetime
 from kue.http.v1.rates import (
     NOTHING,
     Rates,

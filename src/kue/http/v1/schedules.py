@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 import msgspec
 from msgspec.structs import replace
 
+from kue.client.new_job import Moment, NewJob, Span, to_datetime
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request
-from kue.http.v1.job_json import AddedView, Moment, NewJob, Span, to_datetime
+from kue.http.v1.job_json import AddedView
 from kue.http.v1.jobs import option_errors
 from kue.http.v1.queues import DurationText
 from kue.http.v1.stats import Moment as UnixMs

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from kue.client.new_job import MAX_MOMENT
 from kue.client.queries import STATS_HOURS, STATS_MINUTES
 from kue.client.stuck_jobs import failed_parents
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, not_found
-from kue.http.v1.job_json import MAX_MOMENT
 from kue.http.v1.rates import (
     MINUTE_MS,
     NOTHING,

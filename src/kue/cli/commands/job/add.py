@@ -15,6 +15,7 @@ from kue.cli.output.text import jobs
 from kue.cli.params import (
     ATTEMPTS,
     DURATION,
+    JOB_ID,
     LIMITED_BY,
     POSITIVE,
     PRIORITY,
@@ -24,7 +25,7 @@ from kue.cli.params import (
 )
 from kue.cli.unknown_names import warn_of_unhandled_type
 from kue.model.errors import DuplicateJob, QueueFull
-from kue.model.job import OnConflict, UniqueUntil
+from kue.model.job import OnConflict, OnParentFailure, UniqueUntil
 from kue.store.values import MAX_BATCH
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from kue.model.job import Draft
     from kue.model.payload import JSON
 
-#: Options of a job that do not say when it runs; `job_options` reads them.
+#: Options of a job that do not say when it runs, which schedules have as well;
+#: `job_options` reads them.
 draft_options = options(
     click.option("--queue", help="The queue to wait in; else the one named TYPE."),
     click.option(
@@ -95,6 +97,22 @@ draft_options = options(
     ),
     click.option("--tag", "tags", multiple=True, help="A tag; may be repeated."),
 )
+#: Options of a job that waits for others; `job_options` reads them.
+parent_options = options(
+    click.option(
+        "--after",
+        type=JOB_ID,
+        multiple=True,
+        metavar="ID",
+        help="Wait until this job has succeeded; may be repeated, to wait for all.",
+    ),
+    click.option(
+        "--on-parent-failure",
+        type=click.Choice(get_args(OnParentFailure)),
+        help="When a job of --after fails: block until it is retried (default), cancel "
+        "this one, run it once all have ended, or only run it if one fails.",
+    ),
+)
 
 
 @adds
@@ -102,6 +120,7 @@ draft_options = options(
 @click.argument("data", required=False)
 @click.option("--delay", type=DURATION, help="Wait this long before the run: 10m.")
 @click.option("--at", type=TIME, help="Not before this time: 2026-11-15T09:30:00Z.")
+@parent_options
 @draft_options
 @click.option("--count", type=POSITIVE, default=1, help="Add this many copies.")
 @click.option("--stdin", is_flag=True, help="Add one for each line of JSON on stdin.")
@@ -125,10 +144,14 @@ async def add(
     number.  When as many jobs of TYPE wait as its cap allows, nothing is added, and the
     exit code is 1.
 
+    With --after the job waits for others, by their ids.  It is refused, with exit code
+    1, if one of them was never added.
+
     \b
       kue job add email '{"to": "ann"}' --priority high --attempts 3
       kue job add report --at 2026-11-15T09:30:00Z
       kue job add email --stdin < addresses.jsonl
+      kue job add report --after 7 --after 8 --on-parent-failure cancel
     """
     batches = _batches(data, count=count, stdin=stdin)
     given |= _times(at, given.pop("delay"))
@@ -172,6 +195,8 @@ def job_options(given: dict[str, Any]) -> dict[str, Any]:
         found["backoff"] = _read_backoff(found["backoff"])
     if "limited_by" in found:
         found["limited_by"] = _read_limits(found["limited_by"])
+    if "on_parent_failure" in found and "after" not in found:
+        raise click.UsageError("--on-parent-failure needs --after: which jobs")
     return found
 
 

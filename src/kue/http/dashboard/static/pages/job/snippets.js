@@ -25,6 +25,12 @@ const OPTIONS = [
   { name: "group", of: (job) => job.group },
   { name: "limited_by", of: (job) => ifAny(job.limited_by) },
   { name: "tags", of: (job) => (job.tags?.length ? job.tags : null) },
+  { name: "after", of: (job) => (job.after?.length ? job.after : null) },
+  {
+    name: "on_parent_failure",
+    of: (job) => (job.after?.length ? job.on_parent_failure : null),
+    usual: "block",
+  },
 ];
 //: Options that the command line does not have.
 const MORE_OPTIONS = [
@@ -65,6 +71,10 @@ function asCommand(job) {
   for (const [name, value] of Object.entries(optionsOf(job, OPTIONS))) {
     if (name === "tags") {
       options.push(...value.map((tag) => `--tag ${quoted(tag)}`));
+      continue;
+    }
+    if (name === "after") {
+      options.push(...value.map((id) => `--after ${id}`));
       continue;
     }
     if (name === "limited_by") {
