@@ -65,7 +65,8 @@ async def ended(q: Kue, batch: kue.BatchHandle) -> Any:
 
 async def everything_ended(q: Kue) -> None:
     async def is_so() -> bool:
-        return not await q.count(State.ACTIVE) + await q.count(State.WAITING)
+        counts = await q.counts()
+        return not counts[State.ACTIVE] + counts[State.WAITING]
 
     await eventually(is_so)
 
@@ -232,6 +233,84 @@ async def test_cancelling_ends_what_has_not_started(q: Kue, data: Import) -> Non
     assert data.calls == [("finally", handle.id)]
 
 
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_a_cancelled_batch_that_is_retried_runs_then(
+    q: Kue, data: Import, monkeypatch: pytest.MonkeyPatch, is_large: bool
+) -> None:
+    if is_large:
+        monkeypatch.setattr(batch_module, "MAX_BATCH", 4)
+        monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 4)
+    batch = kue.batch().then(data.told.s("then")).catch(data.told.s("catch"))
+    batch.finally_(data.told.s("finally"))
+    handle = await batch.enqueue(data.load.s(row) for row in range(9))
+    for _ in range(2):
+        await handle.cancel()
+        with pytest.raises(JobCancelled):
+            await ended(q, handle)
+        assert await handle.retry_failed() == 9
+
+    assert (await ended(q, handle))["complete"] == 9
+    assert await handle.retry_failed() == 0
+    await everything_ended(q)
+
+    callbacks = [call for call in data.calls if isinstance(call, tuple)]
+    assert callbacks == [("finally", handle.id), ("then", handle.id)]
+
+
+@pytest.mark.parametrize("had_ended", [False, True])
+async def test_a_cancelled_batch_that_is_retried_catches_its_first_failure(
+    q: Kue, data: Import, had_ended: bool
+) -> None:
+    data.broken = {1}
+    batch = kue.batch().then(data.told.s("then")).catch(data.told.s("catch"))
+    late = data.load.options(delay="1h")
+    handle = await batch.enqueue([data.load.s(1), late.s(2)])
+    await handle.cancel()
+    if had_ended:
+        with pytest.raises(JobCancelled):
+            await ended(q, handle)
+
+    assert await handle.retry_failed() == 2
+    [failing, other] = (await q.store.members(handle.id)).jobs
+    await q.store.move(MoveRequest([other.id], State.DELAYED, at=FAR))
+    for _ in range(2):
+        with pytest.raises(JobFailed, match="1 of 2 jobs failed, 1 were cancelled"):
+            await ended(q, handle)
+        assert data.calls == [("catch", failing.id)]
+        await handle.retry_failed()
+        await q.store.move(MoveRequest([other.id], State.DELAYED, at=FAR))
+
+    await q.handle(other).promote()
+    data.broken = set()
+    async with q.work():
+        await eventually(lambda: has_run(data, ("then", handle.id)))
+
+    assert data.calls.count(("catch", failing.id)) == 1
+
+
+async def has_run(data: Import, call: Any) -> bool:
+    return call in data.calls
+
+
+async def test_a_callback_that_was_cancelled_by_hand_stays_so(
+    q: Kue, data: Import
+) -> None:
+    batch = kue.batch().then(data.told.s("then")).then(data.told.s("next"))
+    handle = await batch.enqueue([data.load.s(1)])
+    [first, _] = (await q.page(State.BLOCKED, "told")).jobs
+    await q.handle(first).cancel()
+    await handle.cancel()
+    with pytest.raises(JobCancelled):
+        await ended(q, handle)
+
+    await handle.retry_failed()
+    await ended(q, handle)
+
+    what = first.data["what"] if isinstance(first.data, dict) else None
+    [other] = {"then", "next"} - {what}
+    assert data.calls == [1, (other, handle.id)]
+
+
 async def test_failed_jobs_are_retried_and_the_batch_ends_again(
     q: Kue, data: Import
 ) -> None:
@@ -346,6 +425,38 @@ async def test_what_cannot_be_a_job_is_refused_before_anything_is_added(
         await q.batch(job.id).progress()
 
     assert sum((await q.counts()).values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (5, "the name of a batch must be text, not 5"),
+        ("two\nlines", "must not contain control characters"),
+        ("x" * 201, "must have 1 to 200 bytes"),
+    ],
+)
+def test_a_name_that_cannot_be_shown_is_refused(name: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        kue.batch(name)
+
+
+def test_what_cannot_be_part_of_a_batch_is_refused_at_once(data: Import) -> None:
+    with pytest.raises(TypeError, match="allow_failures must be True or False, not 1"):
+        kue.batch(allow_failures=1)  # type: ignore[arg-type]
+    batch = kue.batch()
+    for add in (batch.before, batch.progress, batch.then, batch.catch, batch.finally_):
+        with pytest.raises(TypeError, match=r"takes one call such as task\.s"):
+            add(data.load)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"finally_ takes one call .* <Chain of 2>"):
+        batch.finally_(data.load.s(1) | data.load.si(2))  # type: ignore[arg-type]
+
+
+async def test_one_call_is_not_taken_for_a_list_of_calls(q: Kue, data: Import) -> None:
+    with pytest.raises(TypeError, match=r"a list of calls .* not <Signature"):
+        await kue.batch().enqueue(data.load.s(1))  # type: ignore[arg-type]
+    batch = await kue.batch().enqueue([data.slow.s(1)])
+    with pytest.raises(TypeError, match=r"a list of calls .* not <Signature"):
+        await batch.add(data.load.s(1))  # type: ignore[arg-type]
 
 
 def test_ordinary_code_makes_batches() -> None:

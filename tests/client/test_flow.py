@@ -167,6 +167,17 @@ async def test_the_rest_is_cancelled_if_the_flow_says_so(q: Kue, maths: Maths) -
             await handle.jobs[2].result(timeout=PATIENCE_SECONDS)
 
 
+async def test_an_unknown_policy_is_refused_and_adds_nothing(
+    q: Kue, maths: Maths
+) -> None:
+    flow = maths.add.s(1, 1) | maths.add.s(1)
+
+    with pytest.raises(ValueError, match="'block', 'cancel', 'run' or 'only', not 'x'"):
+        await flow.enqueue(on_parent_failure="x")  # type: ignore[arg-type]
+
+    assert sum((await q.counts()).values()) == 0
+
+
 async def test_catch_runs_once_with_the_id_of_the_failed_job(
     q: Kue, maths: Maths
 ) -> None:
@@ -284,6 +295,10 @@ def test_only_signatures_make_flows(maths: Maths) -> None:
         kue.chain(maths.add)  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="at least one"):
         kue.group()
+    with pytest.raises(TypeError, match=r"not of <Task 'add'>"):
+        maths.add.s(1, 1) | maths.add  # type: ignore[operator]
+    with pytest.raises(TypeError, match="catch takes one call such as"):
+        maths.add.s(1, 1).catch(maths.note)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="has a catch"):
         maths.add.s(1, 1).catch(maths.note.s()).catch(maths.note.s())
 

@@ -72,6 +72,52 @@ async def test_a_batch_across_shards_ends_once_with_its_callbacks(q: Kue) -> Non
 
 
 @pytest.mark.parametrize("engine", ["redis-shards", "redis-cluster"], indirect=True)
+async def test_a_cancelled_batch_across_shards_is_retried_with_its_callbacks(
+    q: Kue,
+) -> None:
+    called: list[str] = []
+    broken = {0}
+
+    @q.task(attempts=1)
+    async def load(number: int) -> None:
+        if number in broken:
+            raise ValueError("bad luck")
+
+    def callback(name: str) -> kue.Signature[None]:
+        @q.task(name=name)
+        async def call(job_id: int) -> None:
+            called.append(name)
+
+        return call.s()
+
+    tasks = steps(q)
+    # Ids on one shard are far from those on the others.
+    await q.enqueue_many(tasks[0].name, [{"number": 1}] * 60)
+    batch = kue.batch().then(callback("then")).catch(callback("catch"))
+    others = (task.s(1) for task in tasks)
+    handle = await batch.enqueue([load.s(0), *others])
+
+    await handle.cancel()
+    async with q.work():
+        with pytest.raises(kue.JobCancelled):
+            await handle.result(timeout=PATIENCE_SECONDS)
+        await handle.retry_failed()
+        with pytest.raises(kue.JobFailed):
+            await handle.result(timeout=PATIENCE_SECONDS)
+        await eventually(lambda: is_called(called, "catch"))
+        broken.clear()
+        await handle.retry_failed()
+        await handle.result(timeout=PATIENCE_SECONDS)
+        await eventually(lambda: is_called(called, "then"))
+
+    assert called == ["catch", "then"]
+
+
+async def is_called(called: list[str], name: str) -> bool:
+    return name in called
+
+
+@pytest.mark.parametrize("engine", ["redis-shards", "redis-cluster"], indirect=True)
 async def test_a_batch_across_shards_calls_before_and_while_its_jobs_end(
     q: Kue,
 ) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 import kue
 from kue import Kue, State
+from kue.model.job import Completed, Failed
+from tests.support.jobs import OOPS, claim_one, end
 from tests.support.patience import PATIENCE_SECONDS
 
 
@@ -119,6 +121,47 @@ async def test_many_jobs_that_are_alike_are_one_node(
     assert len(graph["edges"]) == 1
 
 
+async def test_many_chains_that_are_alike_are_one_chain(
+    client: httpx.AsyncClient, q: Kue, tasks: dict[str, Any]
+) -> None:
+    add, fail, total = tasks["add"], tasks["fail"], tasks["total"]
+    chains = kue.group(add.s(1, n) | fail.s() for n in range(30))
+    flow = await (chains | total.s()).enqueue()
+    for _ in range(2):
+        job = await claim_one(q.store, "add", now=await q.now())
+        await end(q.store, job, Completed(1), now=await q.now())
+    job = await claim_one(q.store, "fail", now=await q.now())
+    await end(q.store, job, Failed(OOPS), now=await q.now())
+
+    graph = (await client.get(f"/flows/{flow.id}")).json()
+
+    nodes = [(n["type"], n["state"], n["count"]) for n in graph["nodes"]]
+    # The chains that have begun differ, and few are shown one by one.
+    assert nodes == [
+        ("add", "complete", 1),
+        ("fail", "failed", 1),
+        ("add", "complete", 1),
+        ("fail", "waiting", 1),
+        ("add", "waiting", 28),
+        ("fail", "blocked", 28),
+        ("total", "blocked", 1),
+    ]
+    ids = [n["id"] for n in graph["nodes"]]
+    edges = [(ids.index(source), ids.index(to)) for source, to in graph["edges"]]
+    assert edges == [(0, 1), (1, 6), (2, 3), (3, 6), (4, 5), (5, 6)]
+
+
+async def test_a_long_chain_of_one_task_is_not_folded(
+    client: httpx.AsyncClient, tasks: dict[str, Any]
+) -> None:
+    flow = await kue.chain(tasks["fail"].si(n) for n in range(20)).enqueue()
+
+    graph = (await client.get(f"/flows/{flow.id}")).json()
+
+    assert [node["count"] for node in graph["nodes"]] == [1] * 20
+    assert len(graph["edges"]) == 19
+
+
 async def test_the_graph_of_a_batch_ends_with_the_batch_and_its_callbacks(
     client: httpx.AsyncClient, tasks: dict[str, Any]
 ) -> None:
@@ -129,6 +172,7 @@ async def test_the_graph_of_a_batch_ends_with_the_batch_and_its_callbacks(
 
     nodes = {node["id"]: node for node in graph["nodes"]}
     assert graph["is_batch"]
+    assert graph["name"] == "import"
     assert sorted((node["type"], node["count"]) for node in graph["nodes"]) == [
         ("add", 1),
         ("add", 1),
@@ -170,6 +214,44 @@ async def test_a_flow_is_cancelled_from_a_job_on(
     states = [(await job.refresh()).state for job in flow.jobs]
     assert states == [State.WAITING, State.CANCELLED, State.CANCELLED, State.BLOCKED]
     assert (await client.post(f"/flows/{root.id}/cancel")).json() == {"cancelled": 2}
+
+
+@pytest.mark.parametrize("action", ["cancel", "retry"])
+async def test_a_job_of_another_flow_is_left_alone(
+    client: httpx.AsyncClient, q: Kue, tasks: dict[str, Any], action: str
+) -> None:
+    flow, other = [
+        await (tasks["add"].s(1, 1) | tasks["add"].s(2)).enqueue() for _ in range(2)
+    ]
+    wrong, end = other.jobs[0].id, other.jobs[1].id
+
+    refused = await client.post(f"/flows/{flow.id}/{action}", json={"job": wrong})
+
+    assert refused.status_code == 400
+    assert (
+        f"job {wrong} is of flow {wrong}, not of flow {flow.jobs[0].id}" in refused.text
+    )
+    assert (await other.jobs[0].refresh()).state is State.WAITING
+    assert (await q.cancel_flow(end, job=end)) == 1
+
+
+async def test_a_callback_of_a_batch_counts_as_one_of_its_jobs(
+    client: httpx.AsyncClient, q: Kue, tasks: dict[str, Any]
+) -> None:
+    batch = kue.batch().then(tasks["add"].si(1, 1))
+    handle = await batch.enqueue([tasks["add"].s(1, 1)])
+    graph = (await client.get(f"/flows/{handle.id}")).json()
+    [callback] = [
+        n
+        for n in graph["nodes"]
+        if n["type"] == "add"
+        and n["id"] > handle.id
+        and [handle.id, n["id"]] in graph["edges"]
+    ]
+
+    done = await client.post(f"/flows/{handle.id}/cancel", json={"job": callback["id"]})
+
+    assert done.json() == {"cancelled": 1}
 
 
 async def test_a_failed_job_is_retried_with_what_was_cancelled_after_it(
@@ -231,6 +313,21 @@ async def test_batches_are_listed_with_their_progress(
     shown = [(one["name"], one["state"], one["failed"]) for one in page["batches"]]
     assert shown == [("second", "failed", 1), ("first", "complete", 0)]
     assert (await client.get(f"/batches/{first.id}")).json() == page["batches"][1]
+
+
+@pytest.mark.parametrize("data", [{"name": 5}, {"allow_failures": "no"}, [], None])
+async def test_a_job_that_only_has_the_type_of_a_batch_is_left_out(
+    client: httpx.AsyncClient, q: Kue, tasks: dict[str, Any], data: Any
+) -> None:
+    batch = await kue.batch("first").enqueue([tasks["add"].s(1, 1)])
+    other = await q.enqueue("kue.batch", data)
+
+    page = await client.get("/batches")
+    shown = await client.get(f"/batches/{other.id}")
+
+    assert [one["id"] for one in page.json()["batches"]] == [batch.id]
+    assert (shown.status_code, shown.json()["title"]) == (404, "Not Found")
+    assert "is not a batch" in shown.json()["detail"]
 
 
 async def test_a_batch_is_cancelled_and_retried(

@@ -23,12 +23,15 @@ from kue.client.batch_handle import (
     FirstFailure,
     add_watched,
     drafts_of,
+    iterated,
     joined,
 )
+from kue.client.flow import check_signature
 from kue.client.flow_enqueue import LinkedAdd, calls_of, gate, open_gate
 from kue.client.sync.flow_handles import SyncBatchHandle
 from kue.model.backoff import exponential
 from kue.model.job import id_at
+from kue.model.names import check_name
 from kue.store.values import MAX_BATCH, Change
 from kue.worker.batch_progress import PROGRESS, ProgressReports
 from kue.worker.batches import BATCH, FIRST_FAILURE, BatchOptions
@@ -71,6 +74,7 @@ class BatchBuilder:
 
         If it fails, the jobs are cancelled and the batch fails.
         """
+        check_signature(call, "before")
         self._before.append(call)
         return self
 
@@ -81,21 +85,25 @@ class BatchBuilder:
         Jobs that end within half a second, or before an earlier call has started, have
         one call together.
         """
+        check_signature(call, "progress")
         self._progress.append(call)
         return self
 
     def then(self, call: Signature[Any]) -> Self:
         """Run *call* with the id of the batch, once all jobs have succeeded."""
+        check_signature(call, "then")
         self._then.append(call)
         return self
 
     def catch(self, call: Signature[Any]) -> Self:
         """Run *call* with the id of the failed job, at the first failure."""
+        check_signature(call, "catch")
         self._catch.append(call)
         return self
 
     def finally_(self, call: Signature[Any]) -> Self:
         """Run *call* with the id of the batch, once all jobs have ended in any way."""
+        check_signature(call, "finally_")
         self._finally.append(call)
         return self
 
@@ -111,7 +119,7 @@ class BatchBuilder:
             TypeError, ValueError: Something given makes no sense.
             What `Kue.enqueue` raises.
         """
-        queue, calls = self._queue_of(iter(calls))
+        queue, calls = self._queue_of(iterated(calls))
         return await self._add(queue._connection, calls)
 
     def delay(self, calls: Iterable[Call]) -> SyncBatchHandle:
@@ -123,7 +131,7 @@ class BatchBuilder:
         """
         refuse_on_a_loop("await batch.enqueue(…)", blocking="batch.delay(…)")
         # Read here: the iterator may belong to this thread.
-        queue, calls = self._queue_of(iter(list(calls)))
+        queue, calls = self._queue_of(iter(list(iterated(calls))))
         sync = queue.sync
         handle = sync.call(lambda q: self._add(q._connection, calls))
         return SyncBatchHandle(sync, handle)
@@ -143,6 +151,7 @@ class BatchBuilder:
         )
 
     async def _add(self, connection: Connection, calls: Iterator[Call]) -> BatchHandle:
+        connection = await connection.home_of_flow()
         await use_flow_jobs(connection.store)
         await connection.subscriptions.ready()
         groups = map(drafts_of, calls)
@@ -200,7 +209,15 @@ def batch(name: str = "", *, allow_failures: bool = False) -> BatchBuilder:
 
     Unless failures are allowed, the first one cancels the jobs that have not started,
     and the batch fails.
+
+    Raises:
+        TypeError, ValueError: The name is not one line of up to 200 bytes, or
+            *allow_failures* is not a bool.
     """
+    if name != "":
+        check_name(name, what="the name of a batch")
+    if not isinstance(allow_failures, bool):
+        raise TypeError(f"allow_failures must be True or False, not {allow_failures!r}")
     return BatchBuilder(name, allow_failures=allow_failures)
 
 
@@ -218,6 +235,10 @@ class BatchHead(NamedTuple):
     def before(self) -> range:
         """The numbers of the callbacks that members wait for."""
         return range(self.batch - len(self.builder._before), self.batch)
+
+    @property
+    def has_callbacks(self) -> bool:
+        return bool(self.builder._before) or len(self.drafts) > self.batch
 
     def joined(self, groups: Iterable[list[Draft]], start: int) -> Iterator[Draft]:
         """Yield the drafts of members, of which the first has number *start* + 1."""
@@ -238,7 +259,8 @@ class BatchHead(NamedTuple):
             Change(job_id, data=_with_id(call, batch).spec.data)
             for job_id, call in zip(before, builder._before, strict=True)
         ]
-        options = replace(self.options, before=tuple(before))
+        after = tuple(ids[self.batch :])
+        options = replace(self.options, before=tuple(before), callbacks=after)
         if builder._progress:
             options = replace(options, progress=ids[-1])
             changes.append(Change(options.progress, data=builder._reports(batch)))
@@ -261,7 +283,7 @@ async def _send(
         raise
     if head.drafts[0].type == GATE:
         ids = [one.id for one in adding.added[: len(head.drafts)]]
-        if head.builder._before or head.builder._progress:
+        if head.has_callbacks:
             await connection.store.update(head.ids_in_data(ids))
         await open_gate(connection, adding.added[0])
     return BatchHandle(connection, adding.added[head.batch - 1].id)
@@ -314,7 +336,7 @@ def _callback(call: Signature[Any], parent: int, *, passes_id: bool = True) -> D
     position = len(draft.spec.after)
     inputs = {name: id_at(position) if passes_id else position} if name else {}
     after = (*draft.spec.after, -parent)
-    return replace(draft, spec=replace(draft.spec, after=after, inputs=inputs))
+    return replace(draft, spec=replace(draft.spec, after=after, inputs=inputs or None))
 
 
 def _with_id(call: Signature[Any], batch_id: int) -> Draft:

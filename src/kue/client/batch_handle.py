@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -22,11 +23,12 @@ from kue.worker.batches import (
     BatchOptions,
     cancel_members,
     cancel_not_started,
+    restore_callbacks,
     retry_members,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from kue.client.connection import Connection
     from kue.client.flow import Flow
@@ -122,6 +124,7 @@ class BatchHandle:
             JobNotFound: It was removed.
             ValueError: A job would wait for one that waits for the batch.
         """
+        calls = iterated(calls)
         batch = await self._read()
         if CANCELLED in batch.tags:
             return []
@@ -169,6 +172,8 @@ class BatchHandle:
         is_due = number or batch.state is not State.COMPLETE
         if is_due and batch.state.is_final:
             await store.move(MoveRequest([self.id], State.WAITING))
+        # Its cancellation cancelled what was to run after its success.
+        await restore_callbacks(store, batch, self.id)
         return number
 
     async def _read(self) -> Job:
@@ -215,6 +220,15 @@ class JobFlows:
             for job in found.jobs.values()
             if job.state is State.BLOCKED and parent.id in job.spec.after
         )
+
+
+def iterated(calls: Iterable[Call]) -> Iterator[Call]:
+    """Return an iterator of *calls*; raises `TypeError` for a single call."""
+    if not isinstance(calls, Iterable):
+        raise TypeError(
+            f"a batch is made of a list of calls such as [task.s(…)], not {calls!r}"
+        )
+    return iter(calls)
 
 
 def drafts_of(call: Call) -> list[Draft]:

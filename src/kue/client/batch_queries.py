@@ -8,7 +8,7 @@ import msgspec
 
 from kue.client.batch_handle import BatchHandle, BatchProgress
 from kue.store.values import PageRequest
-from kue.worker.batches import BATCH
+from kue.worker.batches import BATCH, is_batch
 
 if TYPE_CHECKING:
     from kue.client.connection import Connection
@@ -37,7 +37,7 @@ class Batches:
             PageRequest(type=BATCH, limit=limit, cursor=cursor, descending=True)
         )
         # Anyone may add a job of that type by name, with any data.
-        jobs = [job for job in page.jobs if isinstance(job.data, dict)]
+        jobs = [job for job in page.jobs if is_batch(job)]
         counts = await store.flow_counts([job.id for job in jobs])
         found = [
             BatchProgress.of(job, count)

@@ -44,7 +44,7 @@ class Flow(Generic[T_co]):
 
     def __or__(self, then: Flow[A]) -> Chain[A]:
         """Return a chain: *then* runs after this, and gets its result."""
-        return Chain([self, then])
+        return chain(self, then)
 
     async def enqueue(
         self, *, on_parent_failure: OnParentFailure = "block", durable: bool = False
@@ -86,6 +86,7 @@ class Flow(Generic[T_co]):
         """
         if self._catch is not None:
             raise ValueError("the flow has a catch; one runs whatever fails")
+        check_signature(call, "catch")
         caught = self._copy()
         caught._catch = call
         return caught
@@ -251,6 +252,12 @@ def group(*members: Any) -> Group[Any]:
         ValueError: There is no member.
     """
     return Group(_flows(members, "group"))
+
+
+def check_signature(call: object, method: str) -> None:
+    """Raise `TypeError` unless *call*, which *method* was given, is one call."""
+    if not isinstance(call, Signature):
+        raise TypeError(f"{method} takes one call such as task.s(…), not {call!r}")
 
 
 def _flows(given: tuple[Any, ...], what: str) -> list[Flow[Any]]:

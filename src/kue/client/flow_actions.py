@@ -14,6 +14,7 @@ from kue.worker.batches import BATCH, block_again
 if TYPE_CHECKING:
     from kue.client.connection import Connection
     from kue.client.flow_graph import FlowGraph, FlowJobs
+    from kue.store.contract import Store
 
 
 class FlowRetry(NamedTuple):
@@ -50,9 +51,10 @@ class FlowActions:
 
         Raises:
             JobNotFound: There is no such job.
+            ValueError: *job* is not of this flow.
         """
         store = self._connection.store
-        found = await read_flow(store, flow if job is None else job)
+        found = await _read(store, flow, job)
         ids = list(found.jobs) if job is None else found.below(job)
         left = [at for at in sorted(ids) if found.jobs[at].state in UNFINISHED]
         number = 0
@@ -74,9 +76,10 @@ class FlowActions:
         Raises:
             JobNotFound: There is no such job.
             InvalidTransition: *job* has not failed.
+            ValueError: *job* is not of this flow.
         """
         store = self._connection.store
-        found = await read_flow(store, flow if job is None else job)
+        found = await _read(store, flow, job)
         target = found.jobs.get(found.flow if job is None else job)
         if target is not None and target.type == BATCH:
             return await _retry_batch(self._connection, found, target.id)
@@ -91,6 +94,21 @@ class FlowActions:
             request = MoveRequest(failed, State.WAITING, states=(State.FAILED,))
             await store.move(request)
         return FlowRetry(failed, await block_again(store, lost))
+
+
+async def _read(store: Store, flow: int, job: int | None) -> FlowJobs:
+    """Return the jobs of a flow; if *job* is given, of the part with that one."""
+    if job is None:
+        return await read_flow(store, flow)
+    found = await read_flow(store, job)
+    if found.flow != flow:
+        # Its callbacks have other flows, and any of its jobs may stand for the flow.
+        whole = await read_flow(store, flow)
+        if found.flow != whole.flow and job not in whole.jobs:
+            raise ValueError(
+                f"job {job} is of flow {found.flow}, not of flow {whole.flow}"
+            )
+    return found
 
 
 async def _retry_batch(

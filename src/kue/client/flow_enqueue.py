@@ -36,6 +36,7 @@ async def add_flow(
     connection: Connection, plan: FlowPlan, *, durable: bool = False
 ) -> FlowHandle[Any]:
     """Add all jobs of *plan*; raises what `Kue.enqueue` raises."""
+    connection = await connection.home_of_flow()
     answers = await add_linked(connection, plan.drafts, durable=durable)
     handles = [
         added_handle(connection, draft.type, one, reader)

@@ -1,13 +1,15 @@
 """
 Graph of a flow: its jobs as nodes, and which waits for which.
 
-Jobs that are alike (same type, state, and jobs before and after them) are folded into
-one node when there are many.
+Jobs that are alike are folded into one node when there are many: those of one type and
+state, with jobs before and after them that are alike as well.  So a hundred chains of
+three jobs are three nodes.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -15,7 +17,7 @@ import msgspec
 from kue.model.errors import JobNotFound
 from kue.model.job import State
 from kue.store.values import MAX_BATCH, FlowCounts
-from kue.worker.batches import BATCH
+from kue.worker.batches import BATCH, BatchOptions, callbacks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 MAX_JOBS = 2_000
 #: Jobs that are alike and shown one by one.
 MAX_ALIKE = 8
-#: Ids after that of a batch where its callbacks are, which were added with it.
-NEAR_IDS = 20
 
 
 class FlowNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +58,8 @@ class FlowGraph(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     is_batch: bool
+    #: Of a batch that was given one; empty for others.
+    name: str = ""
     total: int
     complete: int
     failed: int
@@ -112,7 +114,7 @@ async def read_flow(store: Store, job_id: int) -> FlowJobs:
     parents = {at for one in jobs.values() for at in one.spec.after} - jobs.keys()
     jobs |= await _read(store, sorted(parents)[:MAX_BATCH])
     if flow in jobs and jobs[flow].type == BATCH:
-        jobs |= await _callbacks(store, jobs[flow])
+        jobs |= {job.id: job for job in await callbacks_of(store, jobs[flow])}
     return FlowJobs(flow, jobs, _links(flow, jobs))
 
 
@@ -129,6 +131,7 @@ async def graph_of(store: Store, job_id: int) -> FlowGraph:
     return FlowGraph(
         id=found.flow,
         is_batch=root is not None and root.type == BATCH,
+        name=_name(root),
         total=counts.total,
         complete=counts.complete,
         failed=counts.failed,
@@ -137,6 +140,16 @@ async def graph_of(store: Store, job_id: int) -> FlowGraph:
         edges=edges,
         more=max(0, counts.total - members) if is_cut else 0,
     )
+
+
+def _name(root: Job | None) -> str:
+    if root is None or root.type != BATCH:
+        return ""
+    try:
+        return BatchOptions.of(root).name
+    except ValueError:
+        # Its data is not that of a batch; the graph can be shown all the same.
+        return ""
 
 
 def _counted(jobs: Iterable[Job]) -> FlowCounts:
@@ -162,13 +175,6 @@ async def _read(store: Store, ids: Sequence[int]) -> dict[int, Job]:
     return {job.id: job for job in await store.get(ids) if job is not None}
 
 
-async def _callbacks(store: Store, batch: Job) -> dict[int, Job]:
-    """Return the jobs that were added with a batch, and run after it."""
-    near = await _read(store, range(batch.id + 1, batch.id + NEAR_IDS))
-    known = {batch.id, *batch.spec.after}
-    return {at: job for at, job in near.items() if known & set(job.spec.after)}
-
-
 def _links(flow: int, jobs: Mapping[int, Job]) -> dict[int, tuple[int, ...]]:
     """Return the jobs right before each one; a batch comes after its members."""
     before: dict[int, tuple[int, ...]] = {}
@@ -186,11 +192,12 @@ def _links(flow: int, jobs: Mapping[int, Job]) -> dict[int, tuple[int, ...]]:
 
 
 def _folded(found: FlowJobs) -> tuple[list[FlowNode], list[FlowEdge]]:
-    after = found.after()
-    alike: dict[tuple[object, ...], list[Job]] = defaultdict(list)
-    for job in sorted(found.jobs.values(), key=lambda job: job.id):
-        key = (job.type, job.state, found.before[job.id], tuple(after.get(job.id, ())))
-        alike[key].append(job)
+    order = _in_order(found.before)
+    above = _shapes(found, order, found.before)
+    below = _shapes(found, order[::-1], found.after())
+    alike: dict[tuple[int, int], list[Job]] = defaultdict(list)
+    for at in sorted(found.jobs):
+        alike[above[at], below[at]].append(found.jobs[at])
     nodes: list[FlowNode] = []
     #: By the id of a job, that of its node.
     node_ids: dict[int, int] = {}
@@ -201,6 +208,29 @@ def _folded(found: FlowJobs) -> tuple[list[FlowNode], list[FlowEdge]]:
             node_ids |= dict.fromkeys((job.id for job in part), part[0].id)
     nodes.sort(key=lambda node: node.id)
     return nodes, _edges(found, node_ids)
+
+
+def _in_order(before: Mapping[int, Iterable[int]]) -> list[int]:
+    """Return all jobs, each after those before it."""
+    try:
+        return list(TopologicalSorter(before).static_order())
+    except CycleError:
+        return sorted(before)
+
+
+def _shapes(
+    found: FlowJobs, order: Iterable[int], links: Mapping[int, Iterable[int]]
+) -> dict[int, int]:
+    """Number jobs by their type, their state and the shapes of those *links* names."""
+    shapes: dict[int, int] = {}
+    numbers: dict[object, int] = {}
+    for at in order:
+        job = found.jobs[at]
+        # In a cycle a job may come before one that it is linked to: no other is alike.
+        linked = frozenset(shapes.get(one, -one) for one in links.get(at, ()))
+        shape = (job.type, job.state, linked)
+        shapes[at] = numbers.setdefault(shape, len(numbers))
+    return shapes
 
 
 def _edges(found: FlowJobs, node_ids: Mapping[int, int]) -> list[FlowEdge]:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from kue.model.arguments import result_reader
 from kue.model.job import FAILED_PARENT, MAX_PARENTS
+from kue.model.parent_failure import check_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ class FlowPlan:
     """
 
     def __init__(self, on_parent_failure: OnParentFailure = "block") -> None:
+        check_policy(on_parent_failure)
         self._on_parent_failure = on_parent_failure
         self._queue: Kue | None = None
         self.drafts: list[Draft] = []
@@ -79,7 +81,7 @@ class FlowPlan:
         inputs = (
             {} if name is None or passed is None else {name: _placed(passed, places)}
         )
-        spec = replace(spec, after=after, inputs=inputs)
+        spec = replace(spec, after=after, inputs=inputs or None)
         self.drafts.append(replace(draft, spec=spec, flow=-1))
         self.readers.append(result_reader(call.calls._arguments.returns))
         return self.drafts[-1]

@@ -22,6 +22,15 @@ _OF_FAILURE: dict[OnParentFailure, Effect] = {
     "run": "less",
     "only": "release",
 }
+_POLICIES = tuple(_OF_FAILURE)
+
+
+def check_policy(policy: object) -> None:
+    """Raise `ValueError` unless *policy* is a value of `on_parent_failure`."""
+    if policy not in _POLICIES:
+        raise ValueError(
+            f"on_parent_failure is 'block', 'cancel', 'run' or 'only', not {policy!r}"
+        )
 
 
 def effect_of(how: str, policy: OnParentFailure) -> Effect:

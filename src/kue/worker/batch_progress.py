@@ -8,6 +8,7 @@ any size costs one look at a time, and a batch without such callbacks nothing.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from kue.model.job import Draft, State
 from kue.store.values import Change, MoveRequest
 
 if TYPE_CHECKING:
+    from kue.model.job import Job
     from kue.model.payload import JSON
     from kue.store.contract import Store
     from kue.store.values import FlowCounts
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 PROGRESS = "kue.progress"
 #: The pause after a look, and the longest: it doubles while nothing changes.
 FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 0.5, 5.0
+#: Pauses while a batch waits for its last report: five seconds in all.
+REPORT_PAUSES_SECONDS = tuple(0.005 * 2**number for number in range(10))
 
 
 class ProgressReports(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,21 +56,41 @@ async def report_progress(store: Store, run: ActiveRun) -> JSON:
         raise Cancel("its batch is gone")
     [counts] = await store.flow_counts([last.batch])
     now = await _reported(store, last, counts)
+    await store.update([Change(run.id, data=now.to_json())])
     is_reported = now.figures == _figures(counts)
     # Members can be added for as long as the batch is blocked.
     if is_reported and not counts.unfinished and batch.state is not State.BLOCKED:
         return None
-    await store.update([Change(run.id, data=now.to_json())])
     delay = FIRST_LOOK_SECONDS * 2 ** min(max(now.idle - 1, 0), 10)
     reason = f"{counts.unfinished:,} jobs have not ended"
     raise Release(min(delay, MAX_LOOK_SECONDS), reason=reason)
 
 
-async def wake(store: Store, job_id: int) -> None:
-    """Have such a job look now; one that had ended begins again."""
-    if job_id:
-        ready = (State.DELAYED, State.COMPLETE)
-        await store.move(MoveRequest([job_id], State.WAITING, states=ready))
+async def report_end(store: Store, job_id: int, counts: FlowCounts) -> None:
+    """
+    Have such a job report *counts* before its batch ends.
+
+    It may pause, have reported an earlier end, or fail, as after an outage of the
+    store: then it looks now.  If it cannot do so for five seconds, it reports later.
+    While some members are unfinished, that it looks again is enough.
+    """
+    if not job_id:
+        return
+    states = (State.DELAYED, State.COMPLETE)
+    for pause in REPORT_PAUSES_SECONDS:
+        [job] = await store.get([job_id])
+        if job is None or (not counts.unfinished and _has_reported(job, counts)):
+            return
+        await store.move(MoveRequest([job_id], State.WAITING, states=states))
+        # One that is looking may have read older figures.
+        if counts.unfinished and job.state is not State.ACTIVE:
+            return
+        await asyncio.sleep(pause)
+
+
+def _has_reported(job: Job, counts: FlowCounts) -> bool:
+    last = msgspec.convert(job.data, ProgressReports)
+    return job.state is State.COMPLETE and last.figures == _figures(counts)
 
 
 async def _reported(

@@ -16,6 +16,7 @@ import msgspec
 
 from kue.model.errors import Cancel, Fail, Release
 from kue.model.job import UNFINISHED, State
+from kue.model.parent_failure import NONE_FAILED, reason_of
 from kue.store.values import MAX_BATCH, MoveRequest, PageRequest, Result
 from kue.worker import batch_progress
 
@@ -42,7 +43,8 @@ CANCELLED = "cancelled"
 FAILED = "another job of its batch failed"
 #: How long a batch waits for members that were retried: first, and at most.
 FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 0.5, 30.0
-#: Ids after its own where a first failure looks for its batch, before it searches.
+#: Ids after its own where a first failure looks for its batch, before it searches, and
+#: where the callbacks are that were added in one call with a batch.
 NEAR_IDS = 50
 #: Members that can be cancelled: those that run may finish.
 NOT_STARTED = UNFINISHED - {State.ACTIVE}
@@ -60,6 +62,8 @@ class BatchOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     before: tuple[int, ...] = ()
     #: The job that reports its progress; 0 if none does.
     progress: int = 0
+    #: The callbacks after it, and that job, of a batch that was added in several calls.
+    callbacks: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, batch: Job) -> BatchOptions:
@@ -82,11 +86,23 @@ class BatchOptions(msgspec.Struct, frozen=True, omit_defaults=True):
         return after[self.has_gate] if self.has_watch else None
 
 
+def is_batch(job: Job) -> bool:
+    """Return whether *job* is a batch, rather than another one of that type."""
+    try:
+        BatchOptions.of(job)
+    except ValueError:
+        return False
+    return job.type == BATCH
+
+
 async def end_batch(store: Store, run: ActiveRun) -> JSON:
     """Handle a batch whose members have ended: it ends as they did."""
     options = BatchOptions.of(run.job)
     [counts] = await store.flow_counts([run.id])
-    await batch_progress.wake(store, options.progress)
+    await batch_progress.report_end(store, options.progress, counts)
+    before = await _unsuccessful(store, options.before)
+    if counts.failed or any(job.state is State.FAILED for job in before):
+        await _catch_after_retry(store, run.job, options)
     if counts.unfinished:
         # Some were retried by hand.
         if counts.failed and _was_retried(run.job) and not options.allow_failures:
@@ -99,7 +115,7 @@ async def end_batch(store: Store, run: ActiveRun) -> JSON:
         raise Cancel(f"the batch was cancelled: {summary(counts)}")
     if options.has_gate and await _is_cancelled(store, run.job.spec.after[0]):
         raise Fail("the program that added the batch stopped before it was complete")
-    for job in await _unsuccessful(store, options.before):
+    for job in before:
         raise Fail(f"job {job.id}, which was to run before it, {_ended(job)}")
     if counts.complete < counts.total and not options.allow_failures:
         raise Fail(summary(counts))
@@ -165,6 +181,26 @@ async def retry_members(store: Store, batch_id: int, before: Sequence[int]) -> i
     return number + len(await block_again(store, linked))
 
 
+async def restore_callbacks(store: Store, batch: Job, parent: int) -> None:
+    """
+    Have callbacks wait again for *parent*, whose cancellation cancelled them.
+
+    That is the *batch*, or its job for the first failure, and it was requeued.
+    """
+    reason = reason_of(parent, State.CANCELLED)
+    callbacks = await callbacks_of(store, batch)
+    lost = [job for job in callbacks if _was_cancelled(job, reason)]
+    await block_again(store, {job.id: job.spec.after for job in lost})
+
+
+async def callbacks_of(store: Store, batch: Job) -> list[Job]:
+    """Return the jobs that were added with a batch, and run after it or a failure."""
+    ids = BatchOptions.of(batch).callbacks if is_batch(batch) else ()
+    jobs = await store.get(ids or range(batch.id + 1, batch.id + NEAR_IDS))
+    known = {batch.id, *batch.spec.after}
+    return [job for job in jobs if job is not None and known & set(job.spec.after)]
+
+
 async def block_again(store: Store, jobs: Mapping[int, Collection[int]]) -> list[int]:
     """Have ended *jobs* wait again for others, each after those that it waits for."""
     known = jobs.keys()
@@ -199,8 +235,31 @@ def summary(counts: FlowCounts) -> str:
     return f"{counts.failed:,} of {counts.total:,} jobs failed{cancelled}"
 
 
-def _was_retried(batch: Job) -> bool:
-    return any(one.outcome == "restarted" for one in batch.history)
+async def _catch_after_retry(store: Store, batch: Job, options: BatchOptions) -> None:
+    """
+    Run the job for the first failure if it was cancelled before there was one.
+
+    It is when all members were cancelled, or succeeded; a retry of them may fail.
+    """
+    watch_id = options.watch_of(batch)
+    [watch] = await store.get([watch_id]) if watch_id else [None]
+    if watch is None:
+        return
+    if _was_cancelled(watch, NONE_FAILED):
+        states = (State.CANCELLED,)
+        await store.move(MoveRequest([watch.id], State.WAITING, states=states))
+    elif not _was_retried(watch):
+        return
+    await restore_callbacks(store, batch, watch.id)
+
+
+def _was_retried(job: Job) -> bool:
+    return any(one.outcome == "restarted" for one in job.history)
+
+
+def _was_cancelled(job: Job, reason: str) -> bool:
+    is_cancelled = job.state is State.CANCELLED and bool(job.history)
+    return is_cancelled and job.history[-1].reason == reason
 
 
 async def _unsuccessful(store: Store, ids: Sequence[int]) -> list[Job]:
@@ -225,17 +284,20 @@ async def _batch_of(store: Store, watch_id: int) -> Job | None:
     for job in near:
         if job is not None and _waits_for(job, watch_id):
             return job
-    cursor = None
-    while True:
-        page = await store.page(
-            PageRequest(State.BLOCKED, BATCH, limit=MAX_BATCH, cursor=cursor)
-        )
-        for job in page.jobs:
-            if _waits_for(job, watch_id):
-                return job
-        cursor = page.cursor
-        if cursor is None:
-            return None
+    # After a retry it is not blocked.
+    for state in (State.BLOCKED, None):
+        cursor = None
+        while True:
+            page = await store.page(
+                PageRequest(state, BATCH, limit=MAX_BATCH, cursor=cursor)
+            )
+            for job in page.jobs:
+                if _waits_for(job, watch_id):
+                    return job
+            cursor = page.cursor
+            if cursor is None:
+                break
+    return None
 
 
 def _waits_for(job: Job, watch_id: int) -> bool:

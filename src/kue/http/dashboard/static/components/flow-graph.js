@@ -11,6 +11,8 @@ const WIDTH = 184;
 const HEIGHT = 64;
 const GAP_X = 44;
 const GAP_Y = 16;
+//: Places for edges that pass columns; further ones are drawn straight, behind the nodes.
+const MAX_PASSING = 300;
 
 //: Return {node, update(graph)}.  *menuOf(job)* returns a node with actions, or null.
 export function flowGraph({ menuOf }) {
@@ -31,7 +33,7 @@ export function flowGraph({ menuOf }) {
     const inOrder = [...graph.nodes].sort((a, b) => order(places, a, b));
     const parents = parentsOf(graph);
     show(inOrder.map((one) => ({ ...one, place: places.get(one.id), after: parents.get(one.id) })));
-    fill(edges, graph.edges.map(([from, to]) => edge(places.get(from), places.get(to))));
+    fill(edges, graph.edges.map(([from, to]) => edge(places, from, to)));
   }
 
   return { node, update };
@@ -49,26 +51,57 @@ function parentsOf({ nodes, edges }) {
 }
 
 //: Where each node is: its column is the longest way to it, its row follows its parents.
+//: Edges that pass columns have a place in each of them, too, so that no node covers them.
 function placed(graph) {
   const parents = parentsOf(graph);
   const depths = depthsOf(parents);
   const columns = [];
-  for (const { id } of graph.nodes) (columns[depths.get(id)] ??= []).push(id);
-  const tallest = Math.max(...columns.map((ids) => ids.length));
+  const passing = new Set();
+  const put = (depth, part) => (columns[depth] ??= []).push(part);
+
+  //: The key of what is right before *depth* on the way from *parent*.
+  function before(parent, depth) {
+    if (depths.get(parent) >= depth - 1) return parent;
+    const key = passingKey(parent, depth - 1);
+    if (!passing.has(key)) {
+      if (passing.size >= MAX_PASSING) return parent;
+      passing.add(key);
+      put(depth - 1, { key, id: parent, height: 0, after: [before(parent, depth - 1)] });
+    }
+    return key;
+  }
+
+  for (const { id } of graph.nodes) {
+    const depth = depths.get(id);
+    const after = parents.get(id).map((parent) => before(parent, depth));
+    put(depth, { key: id, id, height: HEIGHT, after });
+  }
+  const heights = columns.map((parts) => sum(parts.map(({ height }) => height + GAP_Y)));
+  const tallest = Math.max(...heights);
   const places = new Map();
-  columns.forEach((ids, depth) => {
-    const start = ((tallest - ids.length) * (HEIGHT + GAP_Y)) / 2;
-    const wish = (id) => mean(parents.get(id).map((parent) => places.get(parent)?.y ?? 0));
-    ids.sort((a, b) => wish(a) - wish(b) || a - b);
-    ids.forEach((id, row) => {
-      places.set(id, { x: depth * (WIDTH + GAP_X), y: start + row * (HEIGHT + GAP_Y), depth });
-    });
+  columns.forEach((parts, depth) => {
+    const middle = (key) => (places.has(key) ? places.get(key).middle : 0);
+    const wishes = new Map(parts.map(({ key, after }) => [key, mean(after.map(middle))]));
+    parts.sort((a, b) => wishes.get(a.key) - wishes.get(b.key) || a.id - b.id);
+    let y = (tallest - heights[depth]) / 2;
+    for (const { key, height } of parts) {
+      places.set(key, { x: depth * (WIDTH + GAP_X), y, middle: y + height / 2, depth });
+      y += height + GAP_Y;
+    }
   });
   return places;
 }
 
+function passingKey(parent, depth) {
+  return `${parent} passes ${depth}`;
+}
+
+function sum(values) {
+  return values.reduce((total, one) => total + one, 0);
+}
+
 function mean(values) {
-  return values.length ? values.reduce((sum, one) => sum + one, 0) / values.length : 0;
+  return values.length ? sum(values) / values.length : 0;
 }
 
 function depthsOf(parents) {
@@ -86,11 +119,25 @@ function depthsOf(parents) {
   return depths;
 }
 
-function edge(from, to) {
-  const [x1, y1] = [from.x + WIDTH, from.y + HEIGHT / 2];
-  const [x2, y2] = [to.x, to.y + HEIGHT / 2];
+function edge(places, from, to) {
+  const [start, end] = [places.get(from), places.get(to)];
+  let [x, y] = [start.x + WIDTH, start.middle];
+  let d = `M${x} ${y}`;
+  for (let depth = start.depth + 1; depth <= end.depth; depth++) {
+    const next = depth < end.depth ? places.get(passingKey(from, depth)) : end;
+    if (!next) continue;
+    d += curve(x, y, next.x, next.middle);
+    [x, y] = [next.x + WIDTH, next.middle];
+    if (depth < end.depth) d += `H${x}`;
+  }
+  // In a cycle an edge may lead back.
+  if (end.depth <= start.depth) d += curve(x, y, end.x, end.middle);
+  return svg("path", { d });
+}
+
+function curve(x1, y1, x2, y2) {
   const bend = GAP_X / 2;
-  return svg("path", { d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` });
+  return `C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`;
 }
 
 function nodeView(first, menuOf) {

@@ -8,7 +8,7 @@ import { panel } from "../components/panel.js";
 import { progressBar } from "../components/progress-bar.js";
 import { toast, toastProblem } from "../components/toast.js";
 import { api } from "../lib/api.js";
-import { fill, fillIfChanged, h } from "../lib/dom.js";
+import { fill, fillIfChanged, h, setText } from "../lib/dom.js";
 import { number, plural } from "../lib/format.js";
 import { refresher } from "../lib/live.js";
 import { can } from "../lib/me.js";
@@ -45,9 +45,9 @@ export const page = {
 
     function show(found) {
       flow = found;
-      const what = flow.is_batch ? "Batch" : "Flow";
-      title.textContent = `${what} ${flow.id}`;
-      ctx.setTitle(`${what} ${flow.id}`);
+      const text = `${flow.is_batch ? "Batch" : "Flow"} ${flow.id}`;
+      setText(title, flow.name ? `${text}: ${flow.name}` : text);
+      ctx.setTitle(title.textContent);
       graph.update(flow);
       body.hidden = false;
       const done = flow.complete + flow.failed + flow.cancelled;
