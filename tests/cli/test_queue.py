@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -17,7 +18,6 @@ from tests.support.command_line import CommandLine
 from tests.support.jobs import (
     HOUR,
     OOPS,
-    T0,
     add_many,
     add_one,
     count_of,
@@ -58,16 +58,30 @@ def test_a_list_tells_of_pauses_and_limits(kue: CommandLine) -> None:
 
 
 def test_the_next_job_waits_since_the_time_it_was_added_for(kue: CommandLine) -> None:
-    due = T0 + HOUR
+    added = int(time.time() * 1000) - 2 * HOUR
+    due = added + HOUR
 
     async def add_for_later(store: Store) -> None:
-        await add_one(store, at=datetime.fromtimestamp(due / 1000, UTC))
+        at = datetime.fromtimestamp(due / 1000, UTC)
+        await add_one(store, at=at, now=added)
         await store.tend(now=due)
 
     kue.arrange(add_for_later)
 
     [item] = kue("queue", "list", "--json").items
     assert (item["waiting"], item["next_since"]) == (1, due)
+
+
+def test_a_job_that_was_promoted_does_not_wait_since_the_time_it_was_due(
+    kue: CommandLine,
+) -> None:
+    kue("job", "add", "email", "--delay", "1h")
+    kue("job", "move", "1", "--to", "waiting")
+
+    [item] = kue("queue", "list", "--json").items
+
+    assert item["waiting"] == 1
+    assert item["next_since"] < 1000 * time.time() + HOUR // 2
 
 
 def test_a_list_of_nothing_says_how_to_begin(kue: CommandLine) -> None:

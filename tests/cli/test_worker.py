@@ -59,6 +59,9 @@ def test_queues_and_a_connection_are_passed_on() -> None:
 
     assert given.queues == ("mail", "mail-*", "!bulk")
     assert given.connection == "spare"
+    for name in ("--queues", "--types"):
+        with pytest.raises(click.UsageError, match="no name is given; leave"):
+            options("app:q", name, " ")
     with pytest.raises(click.UsageError, match="--types or --queues, not both"):
         options("app:q", "--queues", "mail", "--types", "email")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
 from kue.model.job import Completed, State
 from kue.model.retry_policy import runs_alone
 from kue.store.contract import Store
 from kue.store.values import Claim, ClaimRequest, Outcome, Result
+from tests.faults import program_stream
 from tests.faults.processes import Process
 from tests.faults.program import LEASE_MS, MAX_BATCH, TYPE
 from tests.support.jobs import (
@@ -19,6 +21,7 @@ from tests.support.jobs import (
     get_one,
     outcomes,
 )
+from tests.support.patience import eventually
 
 
 async def until_taken_back(store: Store) -> None:
@@ -102,6 +105,24 @@ async def test_workers_killed_one_after_the_other_fail_the_job_in_the_end(
     assert job.state is State.FAILED
     assert job.error is not None
     assert job.error.kind == "WorkerLost"
+
+
+async def test_a_worker_that_is_restarted_under_its_name_requeues_what_it_ran(
+    store: Store, url: str, prefix: str
+) -> None:
+    [job_id] = await add_many(store, 1, program_stream.TYPE, now=None)
+    program = program_stream.__name__
+    async with Process("7", url, prefix, "mailer", program=program) as killed:
+        assert await killed.ended() == -signal.SIGKILL
+
+    async with Process("0", url, prefix, "mailer", program=program):
+        await eventually(lambda: is_complete(store, job_id))
+
+    assert outcomes(await get_one(store, job_id)) == ["stalled", "complete"]
+
+
+async def is_complete(store: Store, job_id: int) -> bool:
+    return (await get_one(store, job_id)).state is State.COMPLETE
 
 
 async def claim_when_due(store: Store, worker: str) -> None:

@@ -25,6 +25,7 @@ q = kue.Kue("sqlite:///kue.db", lease="10s")
 
 @q.task
 async def nap(alarm: str) -> str:
+    open(f"{alarm}.set", "w").close()
     while not os.path.exists(alarm):
         await asyncio.sleep(0.02)
     return "rested"

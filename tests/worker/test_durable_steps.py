@@ -175,6 +175,30 @@ async def test_a_name_that_is_used_twice_fails_the_job(q: Kue) -> None:
     assert "has come to step 'charge' before in this run" in str(error)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_call_in_place_of_a_function_fails_the_job(
+    q: Kue, work: Work, is_async: bool
+) -> None:
+    """A common mistake: the function is called, rather than passed."""
+
+    async def in_coroutine(job: ActiveJob) -> None:
+        await job.step("charge", work.coroutine("charge"))  # type: ignore[call-overload]
+
+    def in_thread(job: ActiveJob) -> None:
+        job.step("charge", work.plain("charge", 7))
+
+    name, function = ("coroutine", in_coroutine) if is_async else ("7", in_thread)
+    task: Any = q.task(attempts=3)(function)
+
+    error = await error_of(q, await task.enqueue())
+
+    assert error.kind == "StepError"
+    assert "step 'charge' takes a function and its arguments" in str(error)
+    assert "job.step('charge', function, 1)" in str(error)
+    assert name in str(error).partition(", not ")[2]
+
+
 async def test_a_sleep_name_that_is_used_twice_fails_the_job(q: Kue) -> None:
     @q.task(attempts=3)
     async def order(job: ActiveJob) -> None:

@@ -363,7 +363,8 @@ async def test_a_lost_run_is_lost_whatever_was_said_before_or_after() -> None:
     run.interrupt(None)
     run.interrupt(Released(reason="the worker stopped"))
 
-    assert run.is_lost
+    assert run.is_interrupted
+    assert run.forced is None
 
 
 async def test_a_run_interrupted_before_it_began_is_not_begun() -> None:

@@ -122,6 +122,28 @@ async def test_a_burst_serves_queues_that_it_has_yet_to_find(q: Kue) -> None:
     assert (await job.refresh()).result == "sent"
 
 
+@pytest.mark.parametrize("has_handler", [True, False])
+async def test_a_pattern_serves_dead_letters_only_if_there_is_a_handler_for_them(
+    q: Kue, has_handler: bool
+) -> None:
+    @q.task(attempts=1, dead_letter="dead")
+    async def send() -> None:
+        raise ValueError("oops")
+
+    if has_handler:
+
+        @q.process("dead")
+        async def bury(job: ActiveJob) -> None: ...
+
+    await send.options(queue="mail-eu").enqueue()
+
+    await q.run(queues=["*"], burst=True, signals=False)
+
+    [letter] = (await q.find(type="dead")).jobs
+    assert letter.state is (State.COMPLETE if has_handler else State.WAITING)
+    assert letter.releases == 0
+
+
 async def test_in_strict_order_queues_that_are_found_keep_their_place(q: Kue) -> None:
     order: list[str] = []
 

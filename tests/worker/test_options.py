@@ -9,9 +9,10 @@ import pytest
 
 from kue import ActiveJob, ConfigError, Kue, State
 from kue.client.hooks import CallNext
+from kue.store.contract import Store
 from kue.worker import Worker
 from tests.support.flaky import Wire
-from tests.support.patience import PATIENCE_SECONDS, until
+from tests.support.patience import PATIENCE_SECONDS, eventually, until
 
 
 async def echo(job: ActiveJob) -> Any:
@@ -54,6 +55,38 @@ async def test_a_burst_runs_jobs_that_jobs_add(q: Kue) -> None:
     await q.run(burst=True, signals=False)
 
     assert await q.count(state="complete") == 6
+
+
+async def test_a_burst_runs_what_a_job_adds_that_was_claimed_while_it_counted(
+    q: Kue, kue_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_counted = asyncio.Event()
+    count = kue_store.count
+
+    @q.task
+    async def first() -> None:
+        await is_counted.wait()
+        await second.enqueue()
+
+    @q.task
+    async def second() -> None: ...
+
+    async def is_claimed() -> bool:
+        return (await count())["first"][State.ACTIVE] == 1
+
+    async def claimed_and_counted() -> Any:
+        if not is_counted.is_set():
+            await first.enqueue()
+            await eventually(is_claimed)
+        counts = await count()
+        is_counted.set()
+        return counts
+
+    monkeypatch.setattr(kue_store, "count", claimed_and_counted)
+
+    await q.run(burst=True, signals=False)
+
+    assert await q.count(state="complete") == 2
 
 
 async def test_a_burst_leaves_paused_types_alone(q: Kue) -> None:

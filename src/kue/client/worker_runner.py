@@ -117,7 +117,8 @@ class RunMethods:
                 they share as many slots as the type with the most has.
             burst: Return when nothing is left to do.
             max_jobs: Return after this many runs.
-            name: The worker's name in the store; a pause of it survives a restart.
+            name: The worker's name in the store; a pause of it survives a restart.  It
+                waits while another worker of this name is alive.
             supervised: Another process renews the lease.
             on_start: Called with the worker before it begins.
 

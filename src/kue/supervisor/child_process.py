@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from kue.aio.tasks import cancel_all
 from kue.supervisor.protocol import (
     MAX_LINE,
     Bye,
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 #: The last messages of a dead child can be read at once; a process that it forked may
 #: hold the socket open forever.
 READ_SECONDS = 1.0
+READ_BYTES = 65_536
 #: How long a child may take to exit after `Bye`.
 EXIT_SECONDS = 10.0
 #: A child past its grace that still ticks is settling its jobs; the store reclaims
@@ -74,7 +76,7 @@ class ChildProcess:
         self,
         number: int,
         process: asyncio.subprocess.Process,
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        link: socket.socket,
     ) -> None:
         self.number = number
         self.started_at = time.monotonic()
@@ -102,11 +104,15 @@ class ChildProcess:
         self._due: float | None = None
         self._shown: ProcessCount | None = None
         self._process = process
-        self._reader, self._writer = streams
+        link.setblocking(False)
+        # Not a stream, which stops reading when it cannot write: the last messages of
+        # a child that has just exited may not have been read.
+        self._link = link
+        self._outbox = asyncio.Queue[bytes]()
 
     @classmethod
     async def start(cls, number: int, options: SupervisorOptions) -> ChildProcess:
-        """Start a process and send it its order; `serve` reads its messages."""
+        """Start a process; `serve` sends it its order and reads its messages."""
         ours, theirs = socket.socketpair()
         with theirs:
             process = await asyncio.create_subprocess_exec(
@@ -121,8 +127,7 @@ class ChildProcess:
                 # its handlers started.
                 process_group=0,
             )
-        streams = await asyncio.open_connection(sock=ours, limit=MAX_LINE)
-        child = cls(number, process, streams)
+        child = cls(number, process, ours)
         child._send(StartOrder(number, options))
         return child
 
@@ -181,19 +186,20 @@ class ChildProcess:
         return time.monotonic() > self._due + margin
 
     async def serve(self) -> None:
-        """Read its messages until the process is gone."""
+        """Exchange messages with it until the process is gone."""
         listening = asyncio.create_task(self._listen(), name=f"kue child {self.pid}")
-        try:
-            self.code = await self._process.wait()
-            # However it ended, its handlers may have left processes behind.
-            self.signal_all(signal.SIGKILL)
-            await asyncio.wait([listening], timeout=READ_SECONDS)
-        finally:
-            listening.cancel()
-            self._writer.close()
-            self._resolve_up(StartFailed(f"it {self.ending} before it was up"))
-            self.leaving.set()
-            self.gone.set()
+        sending = asyncio.create_task(self._send_all(), name=f"kue to {self.pid}")
+        with self._link:
+            try:
+                self.code = await self._process.wait()
+                # However it ended, its handlers may have left processes behind.
+                self.signal_all(signal.SIGKILL)
+                await asyncio.wait([listening], timeout=READ_SECONDS)
+            finally:
+                self._resolve_up(StartFailed(f"it {self.ending} before it was up"))
+                self.leaving.set()
+                self.gone.set()
+                await cancel_all([listening, sending])
 
     @property
     def ending(self) -> str:
@@ -243,13 +249,24 @@ class ChildProcess:
             os.killpg(self.pid, number)
 
     def _send(self, message: ToChild) -> None:
-        if not self._writer.is_closing():
-            self._writer.write(encode(message))
+        self._outbox.put_nowait(encode(message))
+
+    async def _send_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        # A child that has exited reads nothing.
+        with contextlib.suppress(OSError):
+            while True:
+                await loop.sock_sendall(self._link, await self._outbox.get())
 
     async def _listen(self) -> None:
+        loop, rest = asyncio.get_running_loop(), b""
         try:
-            while data := await self._reader.readline():
-                self._handle(decode_from_child(data))
+            while data := await loop.sock_recv(self._link, READ_BYTES):
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self._handle(decode_from_child(line))
+                if len(rest) > MAX_LINE:
+                    raise ValueError(f"a message is longer than {MAX_LINE:,} bytes")
         except OSError:
             # The socket of a child that died may be reset instead of ended.
             logger.debug("the connection of %s was reset", self)

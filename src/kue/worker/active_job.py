@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from kue.model import retry_policy
 from kue.model.job import UNKNOWN_ERROR, Failed
 from kue.store.codec import chunk_of
-from kue.worker.durable_steps import NO_DEFAULT, DurableSteps
+from kue.worker.durable_steps import NO_DEFAULT, DurableSteps, check_function
 from kue.worker.progress_values import line as log_line
 from kue.worker.progress_values import progress as progress_update
 
@@ -247,10 +247,11 @@ class ActiveJob:
         runs in a thread; in a plain handler this returns the result itself.
 
         Raises:
-            StepError: The name was used before in this run, the result is not JSON, or
-                there are 1,000 steps.
+            StepError: The name was used before in this run, *function* is not one, the
+                result is not JSON, or there are 1,000 steps.
             LeaseLost: The job was reclaimed; stop, the outcome of this run is dropped.
         """
+        check_function(name, function)
         return self._durable().step(name, partial(function, *args, **kwargs))
 
     def sleep(self, delay: Duration | datetime, *, name: str | None = None) -> Any:

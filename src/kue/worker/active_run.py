@@ -92,11 +92,6 @@ class ActiveRun(ActiveJob):
         self.forced: Ending | RunTimeout | Expired | None = None
 
     @property
-    def is_lost(self) -> bool:
-        """Whether the job was reclaimed, so that this run no longer counts."""
-        return self.is_interrupted and self.forced is None
-
-    @property
     def should_stop(self) -> bool:
         return self.is_interrupted or self.is_asked
 

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections import Counter
 from datetime import datetime
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from kue.aio.callbacks import awaited, is_async
@@ -201,6 +201,18 @@ class DurableSteps:
 
     def _run(self, call: Coroutine[Any, Any, T]) -> Any:
         return self._store.block(call) if running() is None else call
+
+
+def check_function(name: str, function: object) -> None:
+    """Raise `StepError` if what a step is to run is not a function."""
+    if callable(function):
+        return
+    if iscoroutine(function):
+        function.close()
+    raise StepError(
+        f"step {name!r} takes a function and its arguments, such as "
+        f"job.step({name!r}, function, 1), not {function!r}"
+    )
 
 
 async def _finished(call: Coroutine[Any, Any, T]) -> T:

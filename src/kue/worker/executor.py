@@ -79,14 +79,18 @@ async def execute(
     """
     if not run.enter():
         return forced_ending(run)
-    ending: Ending | None
+    ending: Ending | None = None
+    # Hot path: most jobs have none of what is checked here.
     spec = run.job.spec
     try:
         if spec.sealed == SEALED:
             raise refusal_of(spec)
         if spec.inputs:
             await read_inputs(run)
-        ending = _ending_before(run) or ending_of_result(await handler(run))
+        if spec.retry_for or spec.retry_until:
+            ending = retry_policy.before_run(run.job, run.now_ms)
+        if ending is None:
+            ending = ending_of_result(await handler(run))
         if run.outbox is not None:
             # Here, where the timeout of the run counts and an error fails it.
             await run.outbox.flush()
@@ -98,14 +102,8 @@ async def execute(
         ending = forced_ending(run, exc) if is_forced else ending_of(run, exc)
     finally:
         run.leave()
-    return None if run.is_lost else ending
-
-
-def _ending_before(run: ActiveRun) -> Ending | None:
-    """Return how a run ends that must not begin; most jobs have no limit to check."""
-    if run.job.retry_until is None:
-        return None
-    return retry_policy.before_run(run.job, run.now_ms)
+    is_lost = run.is_interrupted and run.forced is None
+    return None if is_lost else ending
 
 
 def ending_of_result(result: JSON) -> Ending:
@@ -117,7 +115,7 @@ def forced_ending(run: ActiveRun, exc: BaseException | None = None) -> Ending | 
     if not isinstance(run.forced, RunTimeout | Expired):
         return run.forced
     trace = None if exc is None else exc.__traceback__
-    error = _error(run.forced.with_traceback(trace))
+    error = error_with_stack(run.forced.with_traceback(trace))
     if isinstance(run.forced, Expired):
         return Failed(error)
     return retry_policy.after_error(run.job, error, run.now_ms)
@@ -129,7 +127,9 @@ def ending_of(active: ActiveJob, exc: BaseException) -> Ending:
         return _ending_for(active, _suspension_in(exc) or exc)
     except Exception as broken:
         # Its arguments make no sense, such as Retry(after=-1).
-        return retry_policy.after_error(active.job, _error(broken), active.now_ms)
+        return retry_policy.after_error(
+            active.job, error_with_stack(broken), active.now_ms
+        )
 
 
 def _ending_for(active: ActiveJob, exc: BaseException) -> Ending:
@@ -153,7 +153,9 @@ def _ending_for(active: ActiveJob, exc: BaseException) -> Ending:
         case asyncio.CancelledError():
             return retry_policy.after_error(active.job, SELF_CANCELLED, active.now_ms)
         case _:
-            return retry_policy.after_error(active.job, _error(exc), active.now_ms)
+            return retry_policy.after_error(
+                active.job, error_with_stack(exc), active.now_ms
+            )
 
 
 def _suspension_in(exc: BaseException) -> BaseException | None:
@@ -166,7 +168,9 @@ def _suspension_in(exc: BaseException) -> BaseException | None:
 
 def _retried(active: ActiveJob, exc: Retry) -> Ending:
     delay = None if exc.after is None else milliseconds(exc.after, field="after")
-    return retry_policy.after_retry(active.job, _error(exc), delay, active.now_ms)
+    return retry_policy.after_retry(
+        active.job, error_with_stack(exc), delay, active.now_ms
+    )
 
 
 def _released(active: ActiveJob, exc: Release) -> Ending:
@@ -175,7 +179,7 @@ def _released(active: ActiveJob, exc: Release) -> Ending:
     else:
         delay = milliseconds(exc.delay, field="delay")
     # Only a release that counts may fail the job, and needs a stack to show.
-    own = _error(exc) if exc.counts else error_of(exc)
+    own = error_with_stack(exc) if exc.counts else error_of(exc)
     released = Released(delay, exc.counts, own.message)
     return retry_policy.after_release(
         active.job, released, active.now_ms, own=own, cause=_cause(exc)
@@ -184,7 +188,7 @@ def _released(active: ActiveJob, exc: Release) -> Ending:
 
 def _failure(exc: Fail) -> Error:
     """Return the error of *exc*, or without a text that of what caused it."""
-    return (None if exc.args else _cause(exc)) or _error(exc)
+    return (None if exc.args else _cause(exc)) or error_with_stack(exc)
 
 
 def _cause(exc: BaseException) -> Error | None:
@@ -195,7 +199,7 @@ def _cause(exc: BaseException) -> Error | None:
         case RunEnded(ending=Failed(error=error) | Retried(error=error)):
             return error
         case cause:
-            return _error(cause)
+            return error_with_stack(cause)
 
 
 def _message_of(ending: Ending) -> str:
@@ -207,7 +211,8 @@ def _message_of(ending: Ending) -> str:
     return ""
 
 
-def _error(exc: BaseException) -> Error:
+def error_with_stack(exc: BaseException) -> Error:
+    """Return what a handler raised as data, with the stack from its own code on."""
     return error_of(exc, _stack(exc))
 
 

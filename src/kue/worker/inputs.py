@@ -37,7 +37,7 @@ async def read_inputs(run: ActiveRun) -> None:
         raise Fail("the data of a job that takes results must be an object")
     parents = await _parents(run.services.store, spec.after)
     data = dict(spec.data or {})
-    for name, tree in spec.inputs.items():
+    for name, tree in (spec.inputs or {}).items():
         data[name] = _value(tree, spec.after, parents)
     run.job = replace(run.job, spec=replace(spec, data=data))
 

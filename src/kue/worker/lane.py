@@ -63,9 +63,9 @@ logger = logging.getLogger(__name__)
 
 LOOPS_PER_LANE = 2
 #: Endings of runs whose duration is counted, here as in the store.
-_WORKED = (Completed, Failed, Retried)
+_WORKED = frozenset({Completed, Failed, Retried})
 #: Endings with an error.
-_FAILED = (Failed, Retried)
+_FAILED = frozenset({Failed, Retried})
 
 #: Who pauses a lane unless a handler does: an operator, through the store.
 BY_STORE = "store"
@@ -450,7 +450,7 @@ class Lane:
             turn.release()
         if run.partial:
             log_capture.finish(run)
-        if isinstance(ending, _FAILED) and not run.is_abandoned:
+        if type(ending) in _FAILED and not run.is_abandoned:
             self._log_error(run, ending)
         # Its progress and log lines are written before its ending.
         progress_sender = self._context.run_services.progress_sender
@@ -467,20 +467,19 @@ class Lane:
     def abandon(self, run: ActiveRun) -> None:
         """Settle a run whose handler goes on although it was interrupted."""
         ending = forced_ending(run)
-        if isinstance(ending, _FAILED):
-            self._log_error(run, ending)
+        self._log_error(run, ending)
         self._end(run, ending)
         self._changed.set()
 
-    def _log_error(self, run: ActiveRun, ending: Failed | Retried) -> None:
-        """Add the error of a run that failed to the job's log."""
-        line = error_line_of(Outcome(run.job, ending))
+    def _log_error(self, run: ActiveRun, ending: Ending | None) -> None:
+        """Add the error of a run to the job's log, if it has one."""
+        line = None if ending is None else error_line_of(Outcome(run.job, ending))
         if line is not None:
             self._context.run_services.progress_sender.send(run, line)
 
     def _end(self, run: ActiveRun, ending: Ending | None) -> None:
         self.done += 1
-        if isinstance(ending, _WORKED):
+        if type(ending) in _WORKED:
             self.timings.count_run(run)
         if ending is not None:
             if run.reached is not None:
@@ -489,4 +488,4 @@ class Lane:
         if run in self._displaced:
             self._displaced.discard(run)
         else:
-            del self._runs[run.id]
+            del self._runs[run.job.id]

@@ -45,16 +45,16 @@ async def release_lost(context: SharedContext) -> None:
 
 
 async def _compare(context: SharedContext) -> None:
-    suspects = {job.token for job in await _unknown(context)}
+    suspects = {job.token for job in await unknown_runs(context)}
     if not suspects:
         return
     await asyncio.sleep(PATIENCE_SECONDS)
-    lost = [job for job in await _unknown(context) if job.token in suspects]
+    lost = [job for job in await unknown_runs(context) if job.token in suspects]
     for start in range(0, len(lost), MAX_BATCH):
         await _release(context.store, lost[start : start + MAX_BATCH])
 
 
-async def _unknown(context: SharedContext) -> list[Job]:
+async def unknown_runs(context: SharedContext) -> list[Job]:
     """Return the jobs that, according to the store, run here but do not."""
     found: list[Job] = []
     for lane in context.lanes:

@@ -10,12 +10,13 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVarTuple
 
 import msgspec
 
 from kue.aio.retry import MAX_BUGS, StoreRetry
-from kue.aio.tasks import wait_for_first
+from kue.aio.tasks import cancel_all, wait_for_first
 from kue.model.alerts import RESERVED
 from kue.model.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from kue.model.job import State
@@ -23,11 +24,12 @@ from kue.model.names import check_path_name
 from kue.worker import flow_jobs, webhook
 from kue.worker.alert_monitor import AlertMonitor
 from kue.worker.failure_reporter import FailureOptions, FailureReporter
+from kue.worker.fixed_name import wait_for_name
 from kue.worker.heartbeat import HandleOrder, Heartbeat
 from kue.worker.idle_wait import IdleWait
 from kue.worker.lane import LOOPS_PER_LANE, Lane, LaneContext, Processor
 from kue.worker.log_capture import captured
-from kue.worker.lost_endings import release_lost
+from kue.worker.lost_endings import release_lost, unknown_runs
 from kue.worker.maintenance import Maintenance, check_store
 from kue.worker.metrics import TimingReporter
 from kue.worker.poison_pills import PoisonPills
@@ -136,6 +138,8 @@ class Worker:
         self._heartbeat: Heartbeat | None = None
         #: Called when a job of a flow was claimed; it may be called again.
         self._on_flow: Callable[[], None] = lambda: None
+        #: Called when a webhook may be waiting; it may be called again.
+        self._on_webhooks: Callable[[], None] = lambda: None
         #: A lane has no work for the moment.
         self._became_idle = asyncio.Event()
         #: It was ordered to stop through the store, and is not to be replaced.
@@ -248,11 +252,25 @@ class Worker:
             # that is not fit must raise at once.
             with contextlib.suppress(StoreUnavailable, StoreFull):
                 await self._store.open()
-            await self._work()
+            if await self._may_use_name():
+                await self._work()
         finally:
             self._ended.set()
         if self._bug is not None:
             raise self._bug
+
+    async def _may_use_name(self) -> bool:
+        """Wait until its name is free; return False if it is stopped before that."""
+        if self._options.name is None:
+            return True
+        waiting = asyncio.create_task(wait_for_name(self._context), name="kue name")
+        try:
+            await wait_for_first(waiting, self._stopping.wait())
+            if waiting.done():
+                waiting.result()
+            return waiting.done()
+        finally:
+            await cancel_all([waiting])
 
     async def ended(self) -> None:
         """Return once `run` is over."""
@@ -341,6 +359,7 @@ class Worker:
                 handle(processor)
                 self.status.add(processor)
 
+        self._on_webhooks = handle_webhooks
         if self._failures.hooks is not None:
             handle(self._failures.hooks)
 
@@ -423,16 +442,25 @@ class Worker:
         """Add a lane for each queue that appears in the store and is to be served."""
         while self._find_queues is not None:
             names = await self._store_retry.persist("new queues", self._store.types)
-            for processor in self._unserved(names):
+            for processor in await self._unserved(names):
                 loops.extend(self._start_lane(group, self._add_queue_lane(processor)))
             await self._context.sleep(FIND_SECONDS)
 
-    def _unserved(self, names: Iterable[str]) -> list[Processor]:
+    async def _unserved(self, names: Iterable[str]) -> list[Processor]:
+        """Return processors of those queues that it is to serve, and does not yet."""
         if self._find_queues is None:
             return []
         served = {lane.type for lane in self._lanes}
-        found = self._find_queues(set(names) - served)
-        return [one for one in found if one.type not in served]
+        known = set(names) - served
+        found = [one for one in self._find_queues(known) if one.type not in served]
+        if not found:
+            return []
+        rules = await self._store_retry.persist("queues", self._store.failure_rules)
+        letters = {rule.dead_letter for rule in rules.values()}
+        # Without a handler, dead letters wait to be replayed.
+        return [
+            one for one in found if one.type in one.tasks or one.type not in letters
+        ]
 
     def _add_queue_lane(self, processor: Processor) -> Lane:
         assert self._lane_context is not None
@@ -500,11 +528,16 @@ class Worker:
         """Whether as many runs have begun as `max_jobs` allows."""
         most = self._options.max_jobs
         # Jobs of Kue itself do not count.
-        begun = sum(lane.begun for lane in self._own_lanes)
-        return most is not None and begun >= most
+        return most is not None and _begun(self._own_lanes) >= most
 
     async def _is_drained(self) -> bool:
+        """Return whether a burst has nothing left to do."""
         if not self._options.burst or not all(lane.is_idle for lane in self._lanes):
+            return False
+        begun = _begun(self._lanes)
+        # Hooks and dead letters of what failed are work, too.  They come first: what a
+        # report adds is counted after it.
+        if not await self._store_retry.persist("burst", self._reporter.is_done):
             return False
         counts = await self._store_retry.persist("burst", self._store.count)
         # A limit may hold back waiting jobs; they are work all the same.
@@ -515,14 +548,20 @@ class Worker:
             return True
         if waiting & flow_jobs.TYPES:
             self._on_flow()
+        if webhook.TYPE in waiting:
+            self._on_webhooks()
         served = {lane.type for lane in self._lanes}
-        served |= {one.type for one in self._unserved(waiting)}
+        served |= {one.type for one in await self._unserved(waiting)}
         if waiting & served - paused:
             return False
-        # The hooks of what failed here are work, too.
-        return self._failures.hooks is None or await self._store_retry.persist(
-            "burst", self._reporter.is_done
-        )
+        # Jobs that a claim has got, or that began since, may add jobs.
+        if any(counts[name][State.ACTIVE] for name in served & counts.keys()):
+            unknown = await self._store_retry.persist(
+                "burst", partial(unknown_runs, self._context)
+            )
+            if unknown:
+                return False
+        return _begun(self._lanes) == begun
 
     async def _drain(self, loops: list[asyncio.Task[None]], grace: float) -> None:
         """Let runs end, requeue the others, settle all of them."""
@@ -580,6 +619,11 @@ class Worker:
                     logger.warning("the stacks could not be written: %s", exc)
 
         return handle_order
+
+
+def _begun(lanes: Iterable[Lane]) -> int:
+    """Return how many runs of *lanes* have begun."""
+    return sum(lane.begun for lane in lanes)
 
 
 def _claimant(processor: Processor) -> SlotClaimant:

@@ -152,10 +152,16 @@ async def _next_since(q: Kue, types: list[str]) -> dict[str, int | None]:
     pages = await asyncio.gather(
         *(q.page(State.WAITING, type, limit=1) for type in types)
     )
-    return {
+    now = await q.now()
+    found = {
         type: ready_at(page.jobs[0])
         for type, page in zip(types, pages, strict=True)
         if page.jobs
+    }
+    # One that was promoted, or woken by a signal, would be ready later.
+    return {
+        type: None if since is None else min(since, now)
+        for type, since in found.items()
     }
 
 

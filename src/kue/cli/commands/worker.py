@@ -60,7 +60,10 @@ def _names(value: Any) -> tuple[str, ...]:
     """Read names separated by commas."""
     if isinstance(value, tuple):
         return value
-    return tuple(name.strip() for name in value.split(",") if name.strip())
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    if not names:
+        raise ValueError("no name is given; leave the option out to serve all")
+    return names
 
 
 def _processes(value: Any) -> ProcessRange:

@@ -1,0 +1,95 @@
+"""A worker with a fixed name, and others that had it before or have it still."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from kue import ActiveJob, JobHandle, Kue, State
+from kue.store.contract import Store
+from kue.store.values import RenewRequest
+from tests.support.flaky import Wire
+from tests.support.jobs import claim, outcomes
+from tests.support.patience import PATIENCE_SECONDS, until
+
+#: Longer than any test takes.
+LEASE_MS = 3_600_000
+
+
+async def echo(job: ActiveJob) -> Any:
+    return job.data
+
+
+async def hold(q: Kue, store: Store, **info: object) -> JobHandle[Any]:
+    """Have another worker named w1, which reports *info*, run a job."""
+    q.process("email", echo)
+    job = await q.enqueue("email", "hello")
+    now = await store.now()
+    await claim(store, worker="w1", lease=LEASE_MS, now=now)
+    await store.renew(RenewRequest("w1", info=info, lease=LEASE_MS))
+    return job
+
+
+def ended_pid() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize("is_own_pid", [True, False])
+async def test_what_a_killed_process_of_this_host_ran_is_requeued_at_once(
+    q: Kue, kue_store: Store, is_own_pid: bool
+) -> None:
+    # In containers, processes have the same pid one after the other.
+    pid = os.getpid() if is_own_pid else ended_pid()
+    job = await hold(q, kue_store, host=socket.gethostname(), pid=pid, started_at=1)
+
+    async with q.work(name="w1"):
+        assert await job.result(timeout=PATIENCE_SECONDS) == "hello"
+
+    assert outcomes(await job.refresh()) == ["stalled", "complete"]
+
+
+async def test_it_waits_until_one_elsewhere_has_stopped(
+    q: Kue, wire: Wire, kue_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = await hold(q, kue_store, host="elsewhere", pid=7, started_at=1)
+
+    async with q.work(name="w1"):
+        await until(lambda: "pid 7 on elsewhere" in caplog.text)
+        assert (await job.refresh()).state is State.ACTIVE
+        assert wire.times("cycle") == 0
+        await kue_store.leave("w1")
+        assert await job.result(timeout=PATIENCE_SECONDS) == "hello"
+
+
+async def test_two_workers_of_a_process_do_not_share_a_name(
+    q: Kue, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    q.process("email", echo)
+    async with q.work(name="w1"):
+        await wire.until_answered("renew")
+        async with q.work(name="w1") as second:
+            await until(lambda: f"pid {os.getpid()}" in caplog.text)
+            job = await q.enqueue("email", 1)
+            assert await job.result(timeout=PATIENCE_SECONDS) == 1
+            assert second.done == 0
+        # The first one goes on.
+        assert [status.alive for status in await q.workers()] == [True]
+
+
+async def test_one_that_is_stopped_while_it_waits_leaves_the_other_alone(
+    q: Kue, kue_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = await hold(q, kue_store, host="elsewhere", pid=7, started_at=1)
+
+    async with q.work(name="w1"):
+        await until(lambda: "worker w1 waits" in caplog.text)
+
+    assert [status.alive for status in await q.workers()] == [True]
+    assert (await job.refresh()).state is State.ACTIVE
