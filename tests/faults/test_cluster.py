@@ -15,6 +15,7 @@ from tests.faults.clusters import Cluster
 from tests.faults.conftest import NewStore, assert_sound
 from tests.faults.load import TYPE, Load
 from tests.support.jobs import count_of
+from tests.support.patience import until
 
 
 @pytest.fixture
@@ -69,6 +70,21 @@ async def test_other_shards_do_not_notice_a_node_that_is_away(
     await asyncio.to_thread(away.restart)
     # A node that comes back waits for the others before it serves anyone.
     await assert_sound(new_store(cluster.url, budget="20s"))
+
+
+async def test_a_node_that_became_a_replica_is_no_reason_to_refuse_the_store(
+    replicated: Cluster, new_store: NewStore, prefix: str
+) -> None:
+    """INFO has no key, and so nobody redirects it to the node that took over."""
+    store = new_store(replicated.url, budget="20s")
+    await store.verify()
+
+    owner = replicated.owner_of(prefix, TYPE)
+    await asyncio.to_thread(replicated.fail_over, owner)
+    # The node itself learns of it last.
+    await until(lambda: owner not in replicated.masters)
+
+    await store.verify()
 
 
 @pytest.mark.usefixtures("patient")

@@ -132,7 +132,7 @@ class RedisCheck:
             return findings
         wrong: list[Finding] = []
         for survey in self._surveys:
-            sums: list[Suspect] = [*survey.error_counts(), *survey.flow_indexes()]
+            sums: list[Suspect] = [*await survey.error_counts(), *survey.flow_indexes()]
             for counts in sums:
                 found = await counts.check()
                 wrong += await self._report(counts, found, repair=repair)

@@ -45,6 +45,12 @@ class FailedJobs(NamedTuple):
     job_id: int
 
 
+def has_errors(inspection: Inspection) -> bool:
+    """Return whether a type has failed jobs, counts of them, or causes."""
+    failed, _, _, *counts = inspection.facts
+    return failed != b"0" or counts != [b"0"]
+
+
 class ErrorCounts:
     """The error counts of one type."""
 

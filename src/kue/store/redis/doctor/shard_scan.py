@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kue.model.names import unquote
 from kue.store.redis.doctor.bitset import Bitset
-from kue.store.redis.doctor.error_counts import ErrorCounts
+from kue.store.redis.doctor.error_counts import ErrorCounts, has_errors
 from kue.store.redis.doctor.flow_rules import FlowIndex
 from kue.store.redis.doctor.job_facts import JobHints, read_jobs
 from kue.store.redis.doctor.job_record import is_sound, parents_of
@@ -301,7 +301,7 @@ class Survey:
     async def _compare(self) -> None:
         """Inspect jobs that are in one structure and not in another."""
         highest = self.recorded.highest
-        if highest > max(self._last, await self._last_id()):
+        if highest > self._last and highest > await self._last_id():
             # The counter is damaged: these jobs are not younger than the survey.
             self._last = highest
         live = await self._live()
@@ -352,10 +352,11 @@ class Survey:
             for key in self._structures.values()
             if key.kind == "limit rate"
         ]
-        last = max(self._last, await self._last_id())
-        suspects += [
-            Entry(shard, "lost", key, expected=last) for key in self._lost.values()
-        ]
+        if self._lost:
+            last = max(self._last, await self._last_id())
+            suspects += [
+                Entry(shard, "lost", key, expected=last) for key in self._lost.values()
+            ]
         for name, highest in ("ids", self.recorded.highest), ("fence", self._fence):
             suspects.append(Entry(shard, name, shard_key(name), expected=highest))
         await self._check_suspects(suspects)
@@ -406,9 +407,12 @@ class Survey:
 
     # -- errors ----------------------------------------------------------------
 
-    def error_counts(self) -> list[ErrorCounts]:
-        """Return the error counts of all types."""
-        return [ErrorCounts(self.shard, name) for name in sorted(self._types)]
+    async def error_counts(self) -> list[ErrorCounts]:
+        """Return the error counts of the types that have failed jobs, or counts."""
+        counts = [ErrorCounts(self.shard, name) for name in sorted(self._types)]
+        found = await self.shard.inspect([one.subject for one in counts])
+        pairs_of = zip(counts, found, strict=True)
+        return [one for one, inspection in pairs_of if has_errors(inspection)]
 
     def flow_indexes(self) -> list[FlowIndex]:
         """Return the indexes of all flows."""

@@ -27,8 +27,13 @@ async def check(
 async def servers_of(db: Shards) -> list[int]:
     """Return one shard per server: SCAN covers all keys of a server."""
     await db.open()
-    servers = await db.on_all(lambda n: db.client.info(db.keys[n].root, "server"))
-    by_id = {server["run_id"]: shard for shard, server in enumerate(servers)}
+    if db.client.has_one_server:
+        return [0]
+    by_id: dict[str, int] = {}
+    # One after another: shards of the same node share a connection.
+    for shard, keys in enumerate(db.keys):
+        server = await db.client.info(keys.root, "server")
+        by_id[server["run_id"]] = shard
     return list(by_id.values())
 
 

@@ -97,6 +97,7 @@ class RedisClient:
     def __init__(self, address: RedisAddress, *, budget_seconds: float) -> None:
         self.name = address.name
         self._address = address
+        self._finds_masters = bool(address.is_cluster or address.service)
         self._budget = budget_seconds
         self._connector = Connector(address)
         self._slots = (
@@ -108,6 +109,11 @@ class RedisClient:
         self._durable: dict[RedisConnectionPool, DurableCalls] = {}
         #: Pools by purpose and root, until a call shows that a slot has moved.
         self._routes: dict[tuple[str, str], RedisConnectionPool] = {}
+
+    @property
+    def has_one_server(self) -> bool:
+        """Whether all shards are on the same server: they are, except in a Cluster."""
+        return self._slots is None
 
     async def run(
         self, script: Script | str, root: str, *args: Any, heartbeat: bool = False
@@ -174,9 +180,18 @@ class RedisClient:
 
     async def info(self, root: str, *sections: str) -> dict[str, str]:
         """Return INFO of the node that holds *root*'s slot."""
-        [text] = await self.read_many(root, [("INFO", *sections)])
-        rows = (line.partition(":") for line in text.decode().splitlines())
-        return {name: value for name, colon, value in rows if colon}
+
+        async def once(deadline: float) -> dict[str, str]:
+            pool = await self._pool_for("command", root, deadline)
+            [text] = await pool.call([("INFO", *sections)], deadline)
+            lines = text.decode().splitlines()
+            found = dict(line.split(":", 1) for line in lines if ":" in line)
+            # INFO has no key, and so a node that has just become a replica answers it.
+            if self._finds_masters and found.get("role", "master") != "master":
+                raise exceptions.ReadOnlyError("the node has become a replica")
+            return found
+
+        return await self._retry(once)
 
     async def config(self, root: str, name: str) -> str | None:
         """Return a setting of that node; None if the server does not allow CONFIG."""
@@ -351,7 +366,9 @@ class RedisClient:
             limit = _CONNECTIONS[purpose]
             if purpose in _SIZED:
                 limit = self._address.max_connections or limit
-            pool = RedisConnectionPool(connect, limit)
+            # Their limits differ: large replies leave connections for commands.
+            sharing = self._pool_to("command", node) if purpose == "many" else None
+            pool = RedisConnectionPool(connect, limit, sharing)
             self._pools[purpose, node] = pool
         return pool
 

@@ -55,6 +55,17 @@ class _TlsConnection(_Packing, aioredis.SSLConnection):
     pass
 
 
+class _NoRetries(Retry):
+    """Never tries again; it has nothing that connections could not share."""
+
+    def __deepcopy__(self, memo: object) -> _NoRetries:
+        # redis-py copies it for each connection, which takes as long as to connect.
+        return self
+
+
+_NO_RETRIES = _NoRetries(NoBackoff(), 0)
+
+
 class _GivenContext:
     """Stands for what redis-py makes a TLS context with."""
 
@@ -121,7 +132,7 @@ class Connector:
             "socket_timeout": None,
             "socket_connect_timeout": CONNECT_TIMEOUT_SECONDS,
             "socket_keepalive": True,
-            "retry": Retry(NoBackoff(), 0),
+            "retry": _NO_RETRIES,
             "retry_on_error": [],
             # Replies as plain lists, the same from every server version.
             "protocol": 2,

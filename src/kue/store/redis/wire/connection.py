@@ -53,10 +53,16 @@ class RedisConnectionPool:
     Deadlines are times of the event loop's clock; connecting is part of a call.
     """
 
-    def __init__(self, connect: Callable[[], Awaitable[Any]], limit: int) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Any]],
+        limit: int,
+        sharing: RedisConnectionPool | None = None,
+    ) -> None:
+        """*sharing* is a pool to the same node: idle connections serve both."""
         self._connect = connect
-        self._idle: list[RedisConnection] = []
-        self._open: set[RedisConnection] = set()
+        self._idle: list[RedisConnection] = sharing._idle if sharing else []
+        self._open: set[RedisConnection] = sharing._open if sharing else set()
         self._permits = asyncio.Semaphore(limit)
 
     async def call(self, commands: Sequence[Command], deadline: float) -> list[Any]:

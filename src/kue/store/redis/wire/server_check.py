@@ -40,11 +40,12 @@ async def probe(
     ids: list[bytes] = []
     # Only reads, and comes first: a refused store must not have been written to.
     await _check_other_layout(client, settings.prefix, len(keys))
-    for shard, key in enumerate(keys):
+    for key in _of_servers(client, keys):
         info = await client.info(key.root, *_SECTIONS)
         info["save"] = await client.config(key.root, "save") or ""
         check(info, allow_eviction=settings.allow_eviction)
         sentences[durability(info)] = None
+    for shard, key in enumerate(keys):
         ids.append(await _check_layout(client, key.root, shard, len(keys)))
     return ServerInfo("; ".join(sentences), ids)
 
@@ -58,15 +59,21 @@ async def verify(
     Raises:
         StoreRefused: It was emptied or replaced, or is no longer fit.
     """
-    for key, opened in zip(keys, ids, strict=True):
+    for key in _of_servers(client, keys):
         info = await client.info(key.root, "server", "replication", "memory")
         check(info, allow_eviction=settings.allow_eviction)
+    for key, opened in zip(keys, ids, strict=True):
         if await client.read(key.root, "HGET", key.of_shard("meta"), "id") != opened:
             raise StoreRefused(
                 f"{client.name} was emptied or replaced while it was in use: its jobs "
                 "are lost, and new jobs reuse their ids; restore a backup, or restart "
                 "all workers and producers to continue with what is there"
             )
+
+
+def _of_servers(client: RedisClient, keys: list[Keys]) -> list[Keys]:
+    """Return the keys of one shard per server, or in a Cluster of every shard."""
+    return keys[:1] if client.has_one_server else keys
 
 
 def check(info: dict[str, Any], *, allow_eviction: bool) -> None:
