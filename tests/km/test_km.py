@@ -490,6 +490,40 @@ def test_a_pipeline_that_raises_gets_the_task_again(
     assert letters.got == [(SAFE, "u")]
 
 
+def test_a_pipeline_and_an_alive_handler_may_block_and_use_the_queues(
+    plain_q: Kue, manager: KMQueueManager, safe: TaskQueue
+) -> None:
+    """They are called in the thread of the monitor, not between heartbeats."""
+    threads: list[threading.Thread] = []
+    other = manager.get_task_queue(PLAIN)
+
+    class User:
+        def process(self, queue: str, task: Task) -> None:
+            threads.append(threading.current_thread())
+            other.push_task(Task(PLAIN, task.id))
+
+        def check(self, monitor: BackupQueueMonitor, task: Task) -> bool:
+            threads.append(threading.current_thread())
+            other.push_task(Task(PLAIN, "checked"))
+            return True
+
+    safe.push_task(Task(SAFE, "failed"))
+    safe.fail_task(pop(safe), ValueError("oops"))
+    safe.push_task(Task(SAFE, "slow"))
+    pop(safe)
+    manager.call(_a_moment)
+    monitor = monitor_of(
+        plain_q,
+        set_protected_timeout="1ms",
+        set_pipeline=User(),
+        register_alive_detect_handler=User(),
+    )
+
+    assert monitor.monitor() == MonitorReport(alive=["slow"], handed_over=["failed"])
+    assert set(threads) == {threading.current_thread()}
+    assert [pop(other).id, pop(other).id] == ["checked", "failed"]
+
+
 def test_a_monitor_of_undeclared_queues_is_refused_with_advice(plain_q: Kue) -> None:
     monitor = BackupQueueMonitor.Builder(plain_q, "back_up_queue_x").build()
 
@@ -545,6 +579,19 @@ def test_what_an_exception_does_is_a_choice(
 
         assert job_of(plain_q, task).state is state
     assert "task u of queue worker2_queue raised" in caplog.text
+
+
+def test_the_error_of_a_handler_is_kept_with_its_stack(
+    plain_q: Kue, manager: KMQueueManager, safe: TaskQueue, handler: type[Handler]
+) -> None:
+    safe.push_task(Task(SAFE, data="oops"))
+    task = pop(safe)
+    task.do_task(manager, handler)
+
+    error = job_of(plain_q, task).error
+    assert error is not None
+    assert 'raise ValueError("oops")' in error.stack
+    assert "src/kue/" not in error.stack
 
 
 def test_the_policy_for_exceptions_is_fail_unless_set(plain_q: Kue) -> None:

@@ -23,10 +23,11 @@ from kue.model.retry_policy import EXPIRED, expired_run
 from kue.store.values import Outcome, PageRequest, RemoveRequest, Result
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Iterator
 
     from kue.client.queue import Kue, RedisClient
     from kue.model.job import Ending, Job
+    from kue.store.values import Page
 
 logger = logging.getLogger(__name__)
 
@@ -117,38 +118,50 @@ class BackupQueueMonitor:
         """
         Make one pass, and return what it did; to be called again and again.
 
+        The pipeline and the alive-detect handler are called in this thread, and so may
+        block.
+
         Raises:
             ConfigError: No manager has declared these queues.
         """
-        return self.q.sync.call(self._pass)
+        report = MonitorReport()
+        for queue in self.q.sync.call(self._begin):
+            for job in self._jobs(State.ACTIVE, queue):
+                self._look_at(job, report)
+            if self._options.pipeline is not None:
+                for job in self._jobs(State.FAILED, queue):
+                    self._hand_over(job, self._options.pipeline, report)
+        return report
 
     def close(self) -> None:
         """Disconnect, unless the queue was given."""
         if self._options.is_owner:
             self.q.sync.close()
 
-    async def _pass(self, q: Kue) -> MonitorReport:
-        report = MonitorReport()
+    async def _begin(self, q: Kue) -> list[str]:
+        """Return the queues to look at, after the maintenance that is due."""
         queues = await safe_queues(q, self.name)
         settings = q.settings
         while (await q.store.tend(keep=settings.keep, lease=settings.lease)).more:
             pass
-        for queue in queues:
-            async for job in _jobs(q, State.ACTIVE, queue):
-                await self._look_at(q, job, report)
-            if self._options.pipeline is not None:
-                async for job in _jobs(q, State.FAILED, queue):
-                    await self._hand_over(q, job, self._options.pipeline, report)
-        return report
+        return queues
 
-    async def _look_at(self, q: Kue, job: Job, report: MonitorReport) -> None:
+    def _jobs(self, state: State, queue: str) -> Iterator[Job]:
+        cursor: str | None = None
+        while True:
+            page = self.q.sync.call(_page, state, queue, cursor)
+            yield from page.jobs
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def _look_at(self, job: Job, report: MonitorReport) -> None:
         """Retry a running task, fail it, or leave it alone: one of these."""
-        ending = self._ending(job, await q.store.now(), report)
+        ending = self._ending(job, self.q.sync.call(_now), report)
         if ending is None:
             return
         # By its token: a task that was finished in the meantime is left alone.
-        [result] = await q.store.settle([Outcome(job, ending)])
-        if result is Result.DONE:
+        if self.q.sync.call(_settle, job, ending) is Result.DONE:
             done = report.retried if isinstance(ending, Stalled) else report.failed
             done.append(KMTask.of(job).id)
 
@@ -167,31 +180,35 @@ class BackupQueueMonitor:
         error = Error("ProtectedTimeout", "it was not finished in its protected time")
         return Failed(error) if job.stalls >= options.retry_times else Stalled(error)
 
-    async def _hand_over(
-        self, q: Kue, job: Job, pipeline: Pipeline, report: MonitorReport
-    ) -> None:
-        if not await begin_handing(q, job):
+    def _hand_over(self, job: Job, pipeline: Pipeline, report: MonitorReport) -> None:
+        if not self.q.sync.call(begin_handing, job):
             return
         task = KMTask.of(job)
         try:
             pipeline.process(job.type, task)
         except Exception:
             logger.exception("the pipeline raised for task %s", task.id)
-            await end_handing(q, job)
+            self.q.sync.call(end_handing, job)
             return
         report.handed_over.append(task.id)
         # The note that it was handed over stays for a while: another monitor may have
         # read the task before it is removed.
-        await q.store.remove(RemoveRequest([job.id], states={State.FAILED}))
+        self.q.sync.call(_remove, job)
 
 
-async def _jobs(q: Kue, state: State, queue: str) -> AsyncIterator[Job]:
-    cursor: str | None = None
-    while True:
-        request = PageRequest(state=state, type=queue, limit=PAGE, cursor=cursor)
-        page = await q.store.page(request)
-        for job in page.jobs:
-            yield job
-        cursor = page.cursor
-        if cursor is None:
-            return
+async def _page(q: Kue, state: State, queue: str, cursor: str | None) -> Page:
+    request = PageRequest(state=state, type=queue, limit=PAGE, cursor=cursor)
+    return await q.store.page(request)
+
+
+async def _now(q: Kue) -> int:
+    return await q.store.now()
+
+
+async def _settle(q: Kue, job: Job, ending: Ending) -> Result:
+    [result] = await q.store.settle([Outcome(job, ending)])
+    return result
+
+
+async def _remove(q: Kue, job: Job) -> None:
+    await q.store.remove(RemoveRequest([job.id], states={State.FAILED}))

@@ -10,7 +10,7 @@ from kue.km.task import KMTask, TaskHandler
 from kue.model import retry_policy
 from kue.model.duration import Duration, milliseconds
 from kue.model.job import MIN_PRIORITY, Completed, Ending, Failed
-from kue.store.codec import error_of
+from kue.worker.executor import error_with_stack
 
 if TYPE_CHECKING:
     from kue.client.queue import Kue
@@ -78,7 +78,7 @@ class TaskQueue:
 
     def fail_task(self, task: KMTask, error: BaseException) -> bool:
         """End a popped task as failed for good: its `Pipeline` gets it."""
-        return self._end(task, Failed(error_of(error)))
+        return self._end(task, Failed(error_with_stack(error)))
 
     def do_task(self, task: KMTask, handler: type[TaskHandler], *params: Any) -> None:
         """Handle a popped task; see `Task.do_task`."""
@@ -96,9 +96,9 @@ class TaskQueue:
         if policy == "finish" or task.job is None:
             return Completed()
         if policy == "fail":
-            return Failed(error_of(exc))
+            return Failed(error_with_stack(exc))
         return retry_policy.after_error(
-            task.job, error_of(exc), task.status.exc_timestamp
+            task.job, error_with_stack(exc), task.status.exc_timestamp
         )
 
     def _end(self, task: KMTask, ending: Ending) -> bool:
