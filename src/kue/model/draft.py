@@ -24,6 +24,7 @@ from kue.model.job import (
 from kue.model.named_limits import check_limited_by
 from kue.model.names import check_name, check_path_name
 from kue.model.options import JobOptions
+from kue.model.parent_failure import check_policy
 from kue.model.payload import JSON, MAX_DATA, encode
 
 if TYPE_CHECKING:
@@ -64,16 +65,15 @@ def draft(
         )
     last_retry, retry_for = _retry_until(options.get("retry_until"))
     on_failure = options.get("on_parent_failure", "block")
-    if on_failure not in ("block", "cancel", "run", "only"):
-        raise ValueError(
-            "on_parent_failure is 'block', 'cancel', 'run' or 'only', "
-            f"not {on_failure!r}"
-        )
+    if on_failure != "block":
+        check_policy(on_failure)
     parent, retention = options.get("parent"), options.get("retention")
     after = _after(options.get("after", ()))
     key_rules.check_parents(after)
     name = check_path_name(type, what="type")
-    queue = check_path_name(options.get("queue") or name, what="queue")
+    queue = options.get("queue") or name
+    if queue is not name:
+        check_path_name(queue, what="queue")
     spec = Spec(
         data=encode(data, field="data", limit=max_data),
         delay=wait,

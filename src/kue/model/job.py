@@ -167,7 +167,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: tuple[int, ...] = ()
     #: Arguments that are results of those jobs: each a position in `after`, a list of
     #: such, `FAILED_PARENT`, or what `id_at` returns.
-    inputs: dict[str, Any] = {}
+    inputs: dict[str, Any] | None = None
     remove_on_complete: bool = False
     #: How long to keep the job once it ended, in ms; None for the queue's own rule.
     retention: int | None = None

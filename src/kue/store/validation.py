@@ -63,14 +63,16 @@ def check_drafts(drafts: Sequence[Draft]) -> bool:
     Returns whether any of them refers to another job, or has a reserved id.
     """
     check_batch(drafts, "drafts")
-    is_linked = False
+    # Hot path: mostly there are none, and this is the shortest pass that shows it.
+    if not [
+        True
+        for one in drafts
+        if one.spec.after or one.before or one.flow is not None or one.id is not None
+    ]:
+        return False
     for position, draft in enumerate(drafts):
-        if draft.spec.after or draft.before or draft.flow is not None:
-            _check_references(draft, position)
-            is_linked = True
-        elif draft.id is not None:
-            is_linked = True
-    return is_linked
+        _check_references(draft, position)
+    return True
 
 
 def _check_references(draft: Draft, position: int) -> None:

@@ -253,7 +253,7 @@ def _job(row: JobRow, spec: Spec, token: str | None = None) -> Job:
     expires = 0 if row.expires_at is None else row.expires_at - row.created_at
     history = history_in(row.story)
     progress, data = row.progress, _progress_data(row.progress_data)
-    if state in FINAL:
+    if token is None and state in FINAL:
         progress, data = last_progress(state, history)
     return Job(
         id=row.id,

@@ -64,6 +64,8 @@ WHERE id = :id
 _SUSPENSION = re.compile(r'"suspended":"[^"]*"}$')
 _CUT = "UPDATE jobs SET story = ? WHERE id = ?"
 
+#: Endings of runs that count in the statistics.
+_MEASURED = (Completed, Retried, Failed)
 _FINAL_STATES: dict[type[Ending], State] = {
     Completed: State.COMPLETE,
     Failed: State.FAILED,
@@ -235,13 +237,16 @@ def _enter_state(tx: Transaction, transition: Transition, rows: list[StateRow]) 
 def _measure(tx: Transaction, ended: list[_EndedJob]) -> None:
     """Add to the statistics: completed and failed jobs, and the time runs took."""
     for row, ending, began in ended:
-        if isinstance(ending, Completed | Retried | Failed):
-            stats = tx.stats[row.type]
-            stats.complete += isinstance(ending, Completed)
-            stats.failed += isinstance(ending, Failed)
-            took = 0 if began is None else max(0, tx.now - began)
-            stats.run_ms += took
-            stats.work_ms += took if isinstance(ending, Completed) else 0
+        if not isinstance(ending, _MEASURED):
+            continue
+        stats = tx.stats[row.type]
+        took = 0 if began is None else max(0, tx.now - began)
+        stats.run_ms += took
+        if isinstance(ending, Completed):
+            stats.complete += 1
+            stats.work_ms += took
+        elif isinstance(ending, Failed):
+            stats.failed += 1
 
 
 def _publish(tx: Transaction, ended: list[_EndedJob]) -> None:

@@ -44,7 +44,8 @@ SELECT CAST(key AS INTEGER), value,
 FROM json_each(?{len(_COLUMNS) + 1})
 """
 _EXISTS = "SELECT 1 FROM jobs WHERE id = ?"
-_Columns = tuple[int | str | None, ...]
+_RETAIN_UNTIL = _COLUMNS.index("retain_until")
+_Columns = tuple[str, State, *tuple[int | str | None, ...]]
 
 _answer = msgspec.json.Decoder(list[Added]).decode
 
@@ -118,7 +119,6 @@ class _Batch:
         #: A reserved id is not greater.
         self._first_id = self._last_id
         self._bodies: dict[_Columns, dict[int, str]] = {}
-        self._types: set[str] = set()
         self._ranks = ranking.Ranks(tx)
         #: Types without a cap and an order of their own: most of them.
         self._plain: set[str] = set()
@@ -172,9 +172,11 @@ class _Batch:
             return False
         columns = _columns(draft, state, at, story, now)
         self._bodies.setdefault(columns, {})[job_id] = body_of(draft.spec).decode()
-        self._types.add(draft.type)
         self._take_key(draft, job_id, state)
-        self._note(draft, job_id, state)
+        if draft.spec.quiet:
+            self._tx.note_quiet(job_id)
+        if self._tx.has_subscribers:
+            self._tx.publish(Kind.ENQUEUE, job_id, draft.type, 0, {"state": state})
         if self._links is not None:
             self._links.add(draft, job_id, state, standing.parents)
         return True
@@ -215,31 +217,30 @@ class _Batch:
             self._links.replaced(held.id)
         return held._replace(replaced=True)
 
-    def _note(self, draft: Draft, job_id: int, state: State) -> None:
-        tx = self._tx
-        own = state.is_final and draft.spec.retention is not None
-        tx.count(draft.type, state, 1, own=own)
-        tx.stats[draft.type].added += 1
-        if draft.spec.quiet:
-            tx.note_quiet(job_id)
-        tx.publish(Kind.ENQUEUE, job_id, draft.type, 0, {"state": state})
-        entered(tx, draft.type, state)
-
     def write(self) -> None:
         tx = self._tx
         self._ranks.write()
         if not self._bodies:
             return
-        tx.run(_TYPES, as_json(list(self._types)))
+        tx.run(_TYPES, as_json(list({type for type, *_ in self._bodies})))
         for columns, bodies in self._bodies.items():
             tx.run(_ADD, *columns, as_json(bodies))
+            self._count(columns, len(bodies))
         if self._ranked:
             ranking.write_ranks(tx, self._ranked)
         if self._links is not None:
             self._links.write()
         tx.run("UPDATE meta SET value = ? WHERE name = 'ids'", self._last_id)
-        for written in (self._bodies, self._types, self._ranked):
-            written.clear()
+        self._bodies.clear()
+        self._ranked.clear()
+
+    def _count(self, columns: _Columns, n: int) -> None:
+        """Count *n* new jobs with these columns."""
+        tx = self._tx
+        type, state, *_ = columns
+        tx.count(type, state, n, own=columns[_RETAIN_UNTIL] is not None)
+        tx.stats[type].added += n
+        entered(tx, type, state)
 
     def finish(self) -> None:
         """Pass on what the new jobs mean for others."""
