@@ -14,6 +14,8 @@ WORKERS ?= 6
 TIMES ?= 30
 # How many of the model's examples `make explore` tries on each engine.
 EXAMPLES ?= 800
+# What `make bench-against` compares with.
+REV ?= HEAD~1
 # What `make chaos` does.
 ENGINE ?= redis
 SECONDS ?= 60
@@ -22,7 +24,7 @@ SEEDS ?= $(SEED)
 # Where `make redis` listens.
 PORT ?= 6379
 
-.PHONY: help setup demo test test-clients steady explore test-lowest test-lowest-part compiled-tests check lint types docs bench bench-peers bench-http bench-bounds bench-bus chaos chaos-schedules chaos-flows mutants redis clean
+.PHONY: help setup demo test test-clients steady explore test-lowest test-lowest-part compiled-tests check lint types docs bench bench-peers bench-http bench-bounds bench-bus bench-against chaos chaos-schedules chaos-flows mutants redis clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -96,6 +98,9 @@ bench-bounds: setup ## measure the longest script of Redis with very much of eve
 
 bench-bus: setup ## measure the event bus: alone, between processes beside bare redis-py, and when a node dies
 	$(BIN)/python -m benchmarks.bus $(ARGS)
+
+bench-against: setup ## measure what a job costs now, and did at an earlier commit (REV=HEAD~1 ARGS="--only redis")
+	$(BIN)/python -m benchmarks.against $(REV) $(ARGS)
 
 chaos: setup ## faults of all kinds, then an account (ENGINE=redis|sqlite|sentinel|cluster|lossy SECONDS=60 SEED=1 or SEEDS=1..5)
 	@$(BIN)/python -m chaos --engine $(ENGINE) --seconds $(SECONDS) --seeds $(SEEDS) $(ARGS)

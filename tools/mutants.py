@@ -110,6 +110,7 @@ def main(jobs: int, listed: str | None, only: str, model: bool) -> None:
     try:
         for mutant in mutants:
             check(mutant)
+        check_tests([mutant for mutant in mutants if mutant.row])
         verdicts = try_all(mutants, jobs, console, model=model)
     except Misfit as exc:
         console.print(f"mutants: {exc}", style="red")
@@ -146,6 +147,23 @@ def check(mutant: Mutant) -> None:
     text = mutated(mutant)
     if mutant.file.endswith(".py"):
         compile(text, mutant.file, "exec")
+
+
+def check_tests(mutants: list[Mutant]) -> None:
+    """Raise `Misfit` unless the test of each mutant runs on its engine."""
+    tests = sorted({test for mutant in mutants for test in mutant.tests})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *tests]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    collected = done.stdout.splitlines()
+    for mutant in mutants:
+        engines = [
+            line.removeprefix(test)
+            for test in mutant.tests
+            for line in collected
+            if line == test or line.startswith(f"{test}[")
+        ]
+        if not any(mutant.engine in one for one in engines):
+            raise Misfit(f"{mutant.label}: its test does not run on {mutant.engine}")
 
 
 def mutated(mutant: Mutant) -> str:

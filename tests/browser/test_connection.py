@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable
 
+import pytest
 from playwright.async_api import Locator, Page, expect
 from starlette.applications import Starlette
 
@@ -64,6 +65,7 @@ async def test_designer_1_a_stopped_server_is_reported_and_so_is_its_return(
         assert "grayscale" not in await page.locator("main .tiles").evaluate(GREY)
 
 
+@pytest.mark.long
 async def test_designer_1_a_frozen_server_is_reported_on_every_page(
     page: Page, serve: Callable[..., str], watch: Watch
 ) -> None:

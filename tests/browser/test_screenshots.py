@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from playwright.async_api import Page
 from starlette.applications import Starlette
 
@@ -21,6 +22,7 @@ def guarded(q: Kue) -> Starlette:
     return create_app(q, guard=AccountGuard(q, hasher=CHEAP), badge="Production")
 
 
+@pytest.mark.long
 async def test_every_page_has_its_picture_and_none_scrolls_sideways(
     page: Page, serve: Callable[..., str], q: Kue, watch: Watch
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import pytest
 from playwright.async_api import Locator, Page, expect
 
 from kue import Kue
@@ -165,6 +166,7 @@ async def test_a_worker_process_is_kept_quiet_and_goes_on(
         assert await job.result(timeout=PATIENCE_SECONDS) == "sent to ann"
 
 
+@pytest.mark.long
 async def test_a_worker_process_shows_its_stacks_and_stops(
     page: Page,
     address: str,

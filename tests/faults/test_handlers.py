@@ -200,6 +200,7 @@ async def test_tasks_that_outlive_their_handler_do_no_harm(q: Kue) -> None:
     )
 
 
+@pytest.mark.long
 async def test_a_job_that_kills_its_workers_fails_and_its_neighbours_complete(
     new_store: NewStore, url: str, prefix: str
 ) -> None:

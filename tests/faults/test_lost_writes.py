@@ -130,6 +130,7 @@ async def test_a_task_and_ordinary_code_know_their_job_as_well(
         await asyncio.to_thread(blocking.cancel)
 
 
+@pytest.mark.long
 async def test_a_result_is_never_that_of_another_job(
     q: Kue, forgetful: Forgetful
 ) -> None:

@@ -211,6 +211,7 @@ async def test_a_holder_that_was_frozen_learns_that_it_lost_the_lock(
     await room.in_line(1)
 
 
+@pytest.mark.long
 async def test_a_lock_outlives_a_redis_that_was_away_for_longer_than_its_lease(
     own_redis: RedisServer,
 ) -> None:

@@ -179,6 +179,16 @@ async def test_a_module_that_lacks_another_says_which(
 # -- what fails ----------------------------------------------------------------
 
 
+async def test_a_start_that_is_a_plain_function_is_refused(runtime: Runtime) -> None:
+    class Plain(Verticle):
+        def start(self) -> None:  # type: ignore[override]
+            pass
+
+    text = r"Plain\.start is a plain function: write async def"
+    with pytest.raises(TypeError, match=text):
+        await runtime.deploy(Plain)
+
+
 async def test_one_that_fails_to_start_is_not_stopped_but_its_hooks_are_called(
     runtime: Runtime,
 ) -> None:

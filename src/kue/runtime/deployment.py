@@ -12,6 +12,7 @@ import threading
 import uuid
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +22,8 @@ from kue.runtime.errors import AlreadyUndeployed, RuntimeClosed, UnknownDeployme
 from kue.runtime.verticle import Source, Verticle, find, make
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from kue.runtime.context import Context
     from kue.runtime.runtime import Runtime
     from kue.runtime.thread_pool import ThreadPool
@@ -63,7 +66,7 @@ class Instance:
 
     async def start(self) -> None:
         self._starting = asyncio.current_task()
-        await self.verticle.start()
+        await _call(self.verticle.start)
         self._is_started = True
 
     async def stop(self) -> None:
@@ -76,7 +79,15 @@ class Instance:
         # It must get no more messages, while what its handlers need still exists.
         self.context.end_consumers()
         if self._is_started:
-            await self.verticle.stop()
+            await _call(self.verticle.stop)
+
+
+async def _call(method: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    calling = method()
+    # Type checkers say so as well, but not to everyone.
+    if not isawaitable(calling):
+        raise TypeError(f"{method.__qualname__} is a plain function: write async def")
+    await calling
 
 
 @dataclass(eq=False, repr=False)
