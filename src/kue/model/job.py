@@ -136,7 +136,11 @@ def priority_of(value: int | str) -> int:
     return int(value)
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+# Jobs, drafts and endings are part of no reference cycle, and there may be very many:
+# the garbage collector need not look at them (gc=False).
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What is fixed when a job is created and matters to the worker that runs it."""
 
     #: Job data; already encoded (`msgspec.Raw`) in a draft, decoded in a job.
@@ -183,7 +187,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sealed: int = 0
 
 
-class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
+class JobTerms(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a job has from its draft; the store acts on all of it but the `Spec`."""
 
     type: str
@@ -317,7 +321,7 @@ class Reached(msgspec.Struct, frozen=True, array_like=True):
     data: Any = None
 
 
-class _Ending(msgspec.Struct, frozen=True, kw_only=True, tag_field="outcome"):
+class _Ending(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="outcome"):
     """How a run ended; the store reads the outcome from the tag."""
 
     progress: Reached | msgspec.UnsetType = msgspec.UNSET

@@ -289,7 +289,7 @@ class Claimed(msgspec.Struct, frozen=True):
     next_at: int | None = None
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """How a run ended.  The job is the one claimed: its fencing token must match."""
 
     job: Job
