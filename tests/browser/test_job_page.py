@@ -419,7 +419,7 @@ async def test_a_delayed_job_tells_when_it_runs(
     await page.goto(f"{address}/jobs/{job.id}")
 
     await expect(page.locator(".job-note")).to_contain_text(
-        re.compile("Runs in (2|1) h")
+        re.compile("Due in (2|1) h")
     )
     facts = panel(page, "Details")
     for fact in ["Group", "ann", "Unique key", "vip", "normal (0)", "0 of 1, 1 left"]:
@@ -717,13 +717,13 @@ async def test_a_job_is_rescheduled_after_a_delay_or_to_a_moment(
     await page.get_by_role("button", name="Reschedule", exact=True).click()
     await expect(badge(page)).to_have_text("delayed")
     await expect(page.locator(".job-note")).to_contain_text(
-        re.compile("Runs in (3|2) h")
+        re.compile("Due in (3|2) h")
     )
     await choose(page, "Reschedule…")
     await page.get_by_label("Start time").fill("2030-01-02T03:04")
     await page.get_by_role("button", name="Reschedule", exact=True).click()
 
-    await expect(page.locator(".job-note")).to_contain_text("Runs in 1")
+    await expect(page.locator(".job-note")).to_contain_text("Due in 1")
     due = await page.evaluate("new Date('2030-01-02T03:04').getTime()")
     assert (await get_one(q.store, job.id)).promote_at == due
 

@@ -155,6 +155,44 @@ def test_a_job_without_others_is_shown_as_a_flow_of_one(kue: CommandLine) -> Non
     assert f"flow {alone}: 1 job, 0 complete" in kue("flow", "show", alone).err
 
 
+def test_a_job_shows_whose_results_are_its_arguments(kue: CommandLine) -> None:
+    flow, _ = fill(kue)
+
+    assert "inputs" not in kue("job", "show", flow).out
+    shown = kue("job", "show", flow + 1).rows
+    assert ["inputs", f"row: result of {flow}"] in shown
+
+
+def test_a_job_shows_what_a_group_and_a_catch_pass_on(kue: CommandLine) -> None:
+    async def add(store: Store) -> list[int]:
+        q = library.Kue(store=store)
+
+        @q.task
+        async def load(number: int) -> int:
+            return number
+
+        @q.task
+        async def total(numbers: list[int]) -> int:
+            return sum(numbers)
+
+        @q.task
+        async def note(job_id: int) -> None: ...
+
+        group = library.group(load.s(1), load.s(2))
+        flow = await (group | total.s()).catch(note.s()).enqueue()
+        await q.close()
+        return [job.id for job in flow.jobs]
+
+    first, second, last, caught = kue.arrange(add)
+
+    assert ["inputs", f"numbers: [result of {first}, result of {second}]"] in kue(
+        "job", "show", last
+    ).rows
+    assert ["inputs", "job_id: id of the first that failed"] in kue(
+        "job", "show", caught
+    ).rows
+
+
 def test_a_flow_is_cancelled_from_a_job_on(kue: CommandLine) -> None:
     flow, _ = fill(kue)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -28,14 +28,14 @@ from kue.cli.params import DURATION, JOB_ID, batches
 from kue.cli.stuck_jobs import blocked_by
 from kue.model.draft import UNLIMITED
 from kue.model.errors import JobNotFound
-from kue.model.job import Priority, State
+from kue.model.job import FAILED_PARENT, Priority, State, id_at
 from kue.model.job_json import job_detail
 from kue.model.step_json import steps_view
 from kue.store.values import MAX_LOG_LINES
 from kue.worker.progress_values import LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
     from datetime import timedelta
 
     from rich.console import Console
@@ -239,7 +239,10 @@ def option_facts(job: JobTerms) -> dict[str, str]:
         "parent": str(spec.parent or ""),
         "after": ", ".join(map(str, spec.after)),
         "when one fails": job.on_parent_failure if spec.after else "",
-        "inputs": json_text(spec.inputs) if spec.inputs else "",
+        "inputs": ", ".join(
+            f"{name}: {_source_text(tree, spec.after)}"
+            for name, tree in (spec.inputs or {}).items()
+        ),
         "flow": str(job.flow or ""),
         "backoff": json_text(msgspec.to_builtins(spec.backoff)) if spec.backoff else "",
         **{name: words(ms) for name, ms in lengths.items() if ms},
@@ -248,6 +251,18 @@ def option_facts(job: JobTerms) -> dict[str, str]:
         "events": "off" if spec.quiet else "",
         "meta": json_text(spec.meta) if spec.meta else "",
     }
+
+
+def _source_text(tree: Any, after: Sequence[int]) -> str:
+    """Return what an argument is made of: ``result of 7``."""
+    if isinstance(tree, list):
+        return f"[{', '.join(_source_text(one, after) for one in tree)}]"
+    if tree == FAILED_PARENT:
+        return "id of the first that failed"
+    try:
+        return f"id {after[id_at(tree)]}" if tree < 0 else f"result of {after[tree]}"
+    except (TypeError, IndexError):
+        return json_text(tree)
 
 
 def limits_text(limits: Iterable[tuple[str, str]]) -> str:

@@ -345,7 +345,7 @@ function notesView(job) {
     scheduleNote(job),
     deadLetterNote(job),
     job.held && heldNote(job),
-    due && h("p", { class: "job-note" }, "Runs ", timeAgo(due)),
+    due && h("p", { class: "job-note" }, "Due ", timeAgo(due)),
     pendingNote(job.pending),
     job.error &&
       h(
