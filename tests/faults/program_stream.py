@@ -13,14 +13,15 @@ import sys
 from kue import ActiveJob, Kue
 from tests.faults.program import say
 from tests.faults.program_steps import die
-from tests.support.leases import PATIENT_LEASE_SECONDS
+from tests.support.leases import PATIENT_LEASE_SECONDS, SHORT_LEASE_SECONDS
 
 TYPE = "talk"
 CHUNKS = 20
 
 
 async def main(last: str, url: str, prefix: str, name: str) -> None:
-    queue = Kue(url, prefix=prefix, lease=PATIENT_LEASE_SECONDS)
+    lease = SHORT_LEASE_SECONDS if int(last) else PATIENT_LEASE_SECONDS
+    queue = Kue(url, prefix=prefix, lease=lease)
 
     async def handle(job: ActiveJob) -> None:
         for number in range(CHUNKS):

@@ -3,15 +3,14 @@ A fixed name of a worker: one process at a time works under it.
 
 Runs belong to a worker by its name, and its heartbeat renews the lease on all of them.
 A worker that started under the name of one that was killed would keep alive what that
-one ran, and nobody would ever end it.  So it starts when nothing runs under its name.
+one ran, and nobody would ever end it.  So it starts when nothing runs under its name:
+after a kill, when the lease is over.  Its process id would show that earlier, but two
+containers may share the name of a host without seeing each other's processes.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 #: How often to look whether the name is free.
 LOOK_SECONDS = 0.2
-#: No worker of this process has started before, Unix ms.
-_LOADED_AT = time.time_ns() // 1_000_000
 
 
 async def wait_for_name(context: SharedContext) -> None:
@@ -34,7 +31,7 @@ async def wait_for_name(context: SharedContext) -> None:
     log = ThrottledLog(logger)
     persist = context.store_retry.persist
     while (holder := await persist("name", partial(_holder, context))) is not None:
-        if holder.alive and not _has_ended(holder.info):
+        if holder.alive:
             log.warning(
                 "worker %s waits: another worker of this name is alive, %s; give each "
                 "its own name, or wait until the lease of one that was killed ends",
@@ -59,26 +56,6 @@ async def _reclaim(context: SharedContext) -> None:
     store, settings = context.store, context.settings
     await store.leave(context.name)
     await store.tend(keep=settings.keep, lease=settings.lease, now=await store.now())
-
-
-def _has_ended(info: dict[str, Any]) -> bool:
-    """Return whether the process that reported *info* is known to have ended."""
-    pid, started_at = info.get("pid"), info.get("started_at")
-    if info.get("host") != socket.gethostname():
-        return False
-    if not isinstance(pid, int) or not isinstance(started_at, int):
-        return False
-    if pid == os.getpid():
-        # Processes of containers have the same ones again.
-        return started_at < _LOADED_AT
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        # It belongs to another user.
-        return False
-    return False
 
 
 def _place(info: dict[str, Any]) -> str:
