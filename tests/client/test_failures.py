@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kue import Kue, State, StoreUnavailable
+from kue import Kue, QueueFull, State, StoreUnavailable
 from kue.model.dead_letter import DeadLetter
 from kue.model.failure_rule import FailureRule
 from kue.model.job import Error, Failed, Job
@@ -259,6 +259,34 @@ async def test_a_dead_letter_of_a_job_that_is_gone_is_added_again_as_it_was(
     [again] = (await q.find(type="send")).jobs
     assert (again.state, again.data) == (State.WAITING, {"to": "ann"})
     assert (again.priority, again.tags, again.max_attempts) == (-10, ("a",), 2)
+
+
+async def test_a_dead_letter_stays_while_a_cap_refuses_its_job(q: Kue) -> None:
+    job_id = await fail_into(q, "dead")
+    await q.store.remove(RemoveRequest([job_id]))
+    await q.limit("send", max_waiting=1)
+    other = await q.enqueue("send")
+
+    with pytest.raises(QueueFull, match="no job of type 'send' was added"):
+        await q.replay("dead")
+    assert (await q.counts("dead"))[State.WAITING] == 1
+
+    await other.remove()
+    assert await q.replay("dead") == 1
+    assert (await q.counts("send"))[State.WAITING] == 1
+
+
+async def test_a_job_that_failed_again_is_replayed_once(q: Kue) -> None:
+    job_id = await fail_into(q, "dead")
+    await (await q.get(job_id)).retry()
+    await burst(q)
+    assert (await q.counts("dead"))[State.WAITING] == 2
+
+    await q.replay("dead")
+
+    [job] = (await q.find(type="send")).jobs
+    assert (job.id, job.state) == (job_id, State.WAITING)
+    assert (await q.find(type="dead")).jobs == []
 
 
 async def test_a_failure_is_reported_to_a_webhook_and_retried(q: Kue) -> None:

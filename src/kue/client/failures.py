@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from kue.model.dead_letter import DeadLetter
+from kue.model.errors import QueueFull
 from kue.model.failure_rule import FailureRule
 from kue.model.job import State
 from kue.store.values import (
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kue.client.connection import Connection
-    from kue.model.job import Job
+    from kue.model.job import Draft, Job
 
 #: Where dead letters wait for somebody; one that a handler completes is done with.
 _OPEN = (State.WAITING, State.DELAYED, State.FAILED)
@@ -80,6 +81,11 @@ class Failures:
             type: Only those of jobs of this type, or of the task of this name.
             ids: Only these dead letters.
             limit: No more than so many, the oldest first.
+
+        Raises:
+            QueueFull: A job that is gone cannot be added again: as many of its type
+                wait as its cap allows.  Its dead letter stays; ``added`` of the error
+                has the number of those that were put back before it.
         """
         count = 0
         for state in _OPEN:
@@ -92,7 +98,11 @@ class Failures:
                     if limit is not None and count >= limit:
                         break
                     if ids is None or job.id in ids:
-                        count += await self._replay(job, type)
+                        try:
+                            count += await self._replay(job, type)
+                        except QueueFull as exc:
+                            exc.added = count
+                            raise
                 cursor = page.cursor
                 if cursor is None:
                     break
@@ -103,15 +113,22 @@ class Failures:
         if letter is None or type not in (None, letter.type, letter.name):
             return False
         if not await self._retry_origin(letter):
-            await self._connection.store.add(
-                [letter.replayed()],
-                # The same letter again adds nothing, if it could not be removed.
-                producer=f"replay {job.address_id}",
-                seq=1,
-            )
+            await self._add_again(job, letter.replayed())
         seen = {job.id: ExpectedState.of(job)}
         await self._connection.store.remove(RemoveRequest([job.id], seen=seen))
         return True
+
+    async def _add_again(self, job: Job, draft: Draft) -> None:
+        """Add the job that the dead letter *job* is about."""
+        [added] = await self._connection.store.add(
+            [draft],
+            # The same letter again adds nothing, if it could not be removed.
+            producer=f"replay {job.address_id}",
+            seq=1,
+        )
+        if added.is_refused:
+            # By this call or by an earlier one, whose answer is repeated.
+            await self._connection.batcher.add_batch([draft])
 
     async def _retry_origin(self, letter: DeadLetter) -> bool:
         """Retry the job that failed; return whether it is taken care of."""
@@ -119,7 +136,7 @@ class Failures:
         [job] = await store.get([letter.job_id])
         if job is None or job.created_at != letter.created_at:
             return False
-        if job.state is not State.FAILED or job.ended_at != letter.failed_at:
+        if job.state is not State.FAILED:
             # Somebody was faster, and it ran or runs again.
             return not job.state.is_final or job.state is State.COMPLETE
         request = MoveRequest(

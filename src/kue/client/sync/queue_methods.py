@@ -530,6 +530,11 @@ class SyncQueueMethods(BlockingCalls):
             type: Only those of jobs of this type, or of the task of this name.
             ids: Only these dead letters.
             limit: No more than so many, the oldest first.
+
+        Raises:
+            QueueFull: A job that is gone cannot be added again: as many of its type
+                wait as its cap allows.  Its dead letter stays; ``added`` of the error
+                has the number of those that were put back before it.
         """
         return self.call(
             lambda q: q.replay(dead_letter, type=type, ids=ids, limit=limit)
