@@ -223,8 +223,7 @@ async def test_a_failed_job_is_forwarded_to_its_dead_letter_type(q: Kue) -> None
 
     job = await send.enqueue("ann")
     await burst(q)
-    while await failure_reporter.report(q.store):
-        pass
+    await failure_reporter.report(q.store)
 
     [letter] = (await q.find(type="dead")).jobs
     assert letter.state is State.WAITING
@@ -419,6 +418,30 @@ async def test_a_burst_ends_although_a_cap_keeps_a_dead_letter_back(q: Kue) -> N
     assert await q.store.failures()
 
 
+async def test_dead_letters_that_a_cap_keeps_back_do_not_delay_other_reports(
+    q: Kue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failure_reporter, "BATCH", 2)
+    calls = Calls()
+
+    @q.task(attempts=1, dead_letter="dead")
+    async def send() -> None:
+        raise ValueError("oops")
+
+    @q.task(attempts=1, on_failure=calls)
+    async def ship() -> None:
+        raise ValueError("oops")
+
+    await q.limit("dead", max_waiting=1)
+    await send.enqueue_many([{}] * 6)
+    await burst(q)
+    job = await ship.enqueue()
+    await burst(q)
+
+    assert calls.of == [(job.id, "ValueError")]
+    assert len(await q.store.failures()) == 5
+
+
 async def fail_into(q: Kue, dead: str) -> int:
     """Have a job of type ``send`` fail, and forward it; return its id."""
 
@@ -429,6 +452,5 @@ async def fail_into(q: Kue, dead: str) -> int:
     await q.set_dead_letter(None, dead)
     job = await send.enqueue("ann")
     await burst(q)
-    while await failure_reporter.report(q.store):
-        pass
+    await failure_reporter.report(q.store)
     return job.id

@@ -168,6 +168,8 @@ async def test_each_failure_of_a_job_is_noted(store: Store) -> None:
     assert was is not None
     assert (was.error, was.state) == (Error("A", "first"), State.FAILED)
     assert [one.job_id for one in await store.failures(limit=1)] == [job.id]
+    assert await store.failures(limit=1, skip=1) == [second]
+    assert await store.failures(skip=2) == []
 
 
 async def test_a_pass_reports_that_there_are_failures(store: Store) -> None:

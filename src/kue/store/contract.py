@@ -733,9 +733,11 @@ class Store(ABC):
         """Return the rules of types, and that of all types as None."""
 
     @abstractmethod
-    async def failures(self, *, limit: int = MAX_BATCH) -> list[Failure]:
+    async def failures(self, *, limit: int = MAX_BATCH, skip: int = 0) -> list[Failure]:
         """
         Return jobs that failed for good and are to be reported, the oldest first.
+
+        The oldest *skip* of them are left out.
 
         Each is noted in the transition that fails it, if its type has a rule or there
         is one for all types; never for types that begin with ``kue.``.  While there is

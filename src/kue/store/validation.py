@@ -311,7 +311,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "order": lambda worker, order, **_: check_order(order),
     "set_named_limit": lambda name, limit, **_: check_named_limit(name),
     "set_failure_rule": lambda type, rule, **_: check_failure_rule(type, rule),
-    "failures": lambda limit=MAX_BATCH: check_limit(limit),
+    "failures": lambda limit=MAX_BATCH, **_: check_limit(limit),
     "forget_failures": lambda failures, **_: check_batch(failures, "failures"),
     "limit_use": lambda name, limit=100, **_: check_limit(limit, least=1),
     "append_chunks": lambda sent, **_: check_chunks(sent),

@@ -65,8 +65,8 @@ class FailureReporter:
         self._types = types
         self._is_wanted = asyncio.Event()
         self._is_busy = False
-        #: The oldest failure when it was last asked for: each is tried once for that.
-        self._oldest = ""
+        #: Failures that the last pass, or this one so far, could not report.
+        self._kept_back = 0
 
     def note(self, outcome: Outcome) -> None:
         """Report a failure of this worker's own run at once."""
@@ -84,10 +84,8 @@ class FailureReporter:
         """
         if self._is_busy or self._is_wanted.is_set():
             return False
-        left = await self._store.failures(limit=1)
-        if not left or left[0].key == self._oldest:
+        if not await self._store.failures(limit=1, skip=self._kept_back):
             return True
-        self._oldest = left[0].key
         self.wake()
         return False
 
@@ -97,20 +95,32 @@ class FailureReporter:
             await self._is_wanted.wait()
             self._is_busy = True
             self._is_wanted.clear()
+            self._kept_back = 0
             while await self._store_retry.persist("failures", self._report):
                 pass
             self._is_busy = False
 
     async def _report(self) -> bool:
         """Report some failures; return whether there may be more."""
-        return await report(self._store)
+        reported = await report(self._store, self._kept_back)
+        self._kept_back += reported.kept_back
+        return reported.has_more
 
 
-async def report(store: Store) -> bool:
-    """Add the jobs that report the oldest failures; return whether there are more."""
-    failures = await store.failures(limit=BATCH)
+class Reported(NamedTuple):
+    """What came of reporting some failures."""
+
+    #: How many a cap of waiting jobs keeps back.
+    kept_back: int
+    #: Whether there may be more failures than these.
+    has_more: bool
+
+
+async def report(store: Store, skip: int = 0) -> Reported:
+    """Add the jobs that report the oldest failures, except for the first *skip*."""
+    failures = await store.failures(limit=BATCH, skip=skip)
     if not failures:
-        return False
+        return Reported(0, False)
     rules = await store.failure_rules()
     jobs = await store.get([failure.job_id for failure in failures])
     drafts: list[Draft] = []
@@ -125,7 +135,7 @@ async def report(store: Store) -> bool:
     refused = await _add(store, drafts, owners)
     done = [failure for failure in failures if failure.key not in refused]
     await store.forget_failures(done)
-    return len(failures) == BATCH and bool(done)
+    return Reported(len(failures) - len(done), len(failures) == BATCH)
 
 
 async def _drafts(

@@ -38,14 +38,17 @@ async def failure_rules(db: Shards) -> dict[str | None, FailureRule]:
     return found
 
 
-async def failures(db: Shards, *, limit: int = MAX_BATCH) -> list[Failure]:
-    replies = await db.on_all(lambda shard: _failures(db, shard, limit))
-    return [*merge(*replies, key=lambda failure: failure.at)][:limit]
+async def failures(
+    db: Shards, *, limit: int = MAX_BATCH, skip: int = 0
+) -> list[Failure]:
+    if not limit:
+        return []
+    # They may all be of one shard.
+    replies = await db.on_all(lambda shard: _failures(db, shard, skip + limit))
+    return [*merge(*replies, key=lambda failure: failure.at)][skip : skip + limit]
 
 
 async def _failures(db: Shards, shard: int, limit: int) -> list[Failure]:
-    if not limit:
-        return []
     key = db.keys[shard].of_shard("failures")
     entries = await db.read(shard, "ZRANGE", key, 0, limit - 1)
     return [failure for entry in entries if (failure := _read(entry))]

@@ -24,7 +24,7 @@ _RULES = "SELECT type, rule FROM failure_rules"
 _RULED = "SELECT type FROM failure_rules"
 _ADD = "INSERT OR IGNORE INTO failures (job_id, type, at, token) VALUES (?, ?, ?, ?)"
 _OLDEST = """
-SELECT job_id, type, at, token FROM failures ORDER BY at, job_id LIMIT ?
+SELECT job_id, type, at, token FROM failures ORDER BY at, job_id LIMIT ? OFFSET ?
 """
 #: Jobs of a task that wait in another queue.
 _WITH_TASK = """
@@ -49,8 +49,10 @@ def failure_rules(db: sqlite3.Connection) -> dict[str | None, FailureRule]:
     return {type or None: _decode(text) for type, text in db.execute(_RULES).fetchall()}
 
 
-def failures(db: sqlite3.Connection, *, limit: int = MAX_BATCH) -> list[Failure]:
-    return [Failure(*row) for row in db.execute(_OLDEST, (limit,)).fetchall()]
+def failures(
+    db: sqlite3.Connection, *, limit: int = MAX_BATCH, skip: int = 0
+) -> list[Failure]:
+    return [Failure(*row) for row in db.execute(_OLDEST, (limit, skip)).fetchall()]
 
 
 def forget_failures(tx: Transaction, failures: Sequence[Failure]) -> None:
