@@ -100,6 +100,24 @@ async def test_what_a_job_logs_and_adds_is_there_when_it_was_added(
     assert [line.text for line in await job.logs()] == ["adding"]
 
 
+async def test_a_job_that_failed_has_its_error_in_its_log_and_keeps_its_progress(
+    inline: Kue,
+) -> None:
+    @inline.task(attempts=2)
+    async def convert(job: ActiveJob) -> None:
+        job.progress(40, 100, {"page": job.attempt})
+        raise OSError("no disk")
+
+    handle = await convert.enqueue()
+    job = await handle.refresh()
+
+    logged = [(one.level, one.text, one.attempt) for one in await handle.logs()]
+    assert logged == [("error", "OSError: no disk", n) for n in (1, 2)]
+    assert (job.progress, job.progress_data) == (40, {"page": 2})
+    reached = [one.progress and one.progress.data for one in job.history]
+    assert reached == [{"page": 1}, {"page": 2}]
+
+
 async def test_jobs_that_wait_for_a_job_run_after_it(inline: Kue) -> None:
     order: list[str] = []
 

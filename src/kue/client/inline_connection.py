@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from kue.client.batch_handle import JobFlows
 from kue.client.connection import Connection
 from kue.client.failure_hooks import call_hook
-from kue.model.job import PROMOTABLE, Failed, Released, Retried, State
-from kue.store.values import Claim, ClaimRequest, MoveRequest, Outcome
+from kue.model.job import PROMOTABLE, Failed, Released, Retried, State, with_progress
+from kue.store.values import Claim, ClaimRequest, MoveRequest, Outcome, error_line_of
 from kue.worker import log_capture
 from kue.worker.active_run import ActiveRun
 from kue.worker.current_job import CURRENT
@@ -135,7 +135,11 @@ class InlineConnection(Connection):
             ending = await asyncio.create_task(self._execute(run))
         if run.partial:
             log_capture.finish(run)
+        if ending is not None and (line := error_line_of(Outcome(job, ending))):
+            self._services.progress_sender.send(run, line)
         await self._services.progress_sender.flush(run)
+        if ending is not None and run.reached is not None:
+            ending = with_progress(ending, run.reached.percent, run.reached.data)
         return ending
 
     async def _execute(self, run: ActiveRun) -> Ending | None:
