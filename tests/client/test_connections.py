@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -333,6 +334,35 @@ async def test_a_worker_of_a_failover_works_for_each_of_its_stores() -> None:
         for job in jobs:
             assert await job.result(timeout=PATIENCE_SECONDS) == 10
     assert q.working == frozenset()
+    await q.close()
+
+
+async def test_a_worker_that_ends_leaves_resources_to_that_of_the_other_store() -> None:
+    kue.configure(first="memory://", second="memory://", both="failover://first,second")
+    q = kue.connect("both")
+    story: list[str] = []
+
+    @q.resource
+    async def database() -> AsyncIterator[str]:
+        story.append("opened")
+        yield "db"
+        story.append("closed")
+
+    @q.task(uses=[database])
+    async def look(store: str) -> str:
+        if store == "second":
+            # The worker of the first store has nothing to do any more.
+            await until(lambda: len(q.working) == 1)
+        return database.value
+
+    jobs = [
+        await kue.connect(name).enqueue("look", {"store": name})
+        for name in ("first", "second")
+    ]
+    await asyncio.wait_for(q.run(signals=False, burst=True), PATIENCE_SECONDS)
+
+    assert [(await job.refresh()).result for job in jobs] == ["db", "db"]
+    assert story == ["opened", "closed"]
     await q.close()
 
 

@@ -61,6 +61,8 @@ class HandlerRegistry:
         self._settings: dict[str, HandlerSettings] = {}
         self.middleware: list[Middleware] = []
         self.resources: list[Resource[Any]] = []
+        #: How many workers of this process run jobs that may use them.
+        self.workers = 0
         #: By name.
         self.schedules: dict[str, DeclaredSchedule] = {}
         #: Named limits of tasks.

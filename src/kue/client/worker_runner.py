@@ -276,8 +276,8 @@ class RunMethods:
             self._connection.alert_events.start()
             await self._hooks.start()
             stack.push_async_callback(self._hooks.stop)
-            for resource in self._handlers.resources:
-                stack.push_async_callback(resource.close)
+            self._handlers.workers += 1
+            stack.push_async_callback(self._close_resources)
             stack.push_async_callback(hook_calls.finish)
             rules = self._failure_rules
             are_asked = any(rule.is_asked for rule in rules.values())
@@ -287,6 +287,13 @@ class RunMethods:
                 self._reconciling({} if are_asked else rules)
             )
             await worker.run()
+
+    async def _close_resources(self) -> None:
+        """Close what jobs share, unless another worker of the queue goes on."""
+        self._handlers.workers -= 1
+        if not self._handlers.workers:
+            for resource in reversed(self._handlers.resources):
+                await resource.close()
 
     async def _write_rules(self, worker: Worker, rules: dict[str, FailureRule]) -> None:
         """Write declared limits and failure rules: no job may start before."""
