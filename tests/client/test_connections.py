@@ -11,8 +11,11 @@ import msgspec
 import pytest
 
 import kue
-from kue import ConfigError, FailedOver, Kue, State, StoreUnavailable
+from kue import ConfigError, FailedOver, JobHandle, Kue, State, StoreUnavailable
+from kue.client.connection import Connection
+from kue.client.failover_connection import FailoverConnection
 from kue.client.named_flow import NewFlow, add_steps, steps_of
+from kue.client.sync.handle import SyncJobHandle
 from kue.model.connections import VARIABLE, connections
 from tests.support.command_line import CommandLine
 from tests.support.patience import PATIENCE_SECONDS, until
@@ -271,6 +274,65 @@ async def test_flows_and_batches_go_as_a_whole_to_the_first_store_that_answers()
     only = await second.get(added["only"].id)
     assert await only.result(timeout=PATIENCE_SECONDS) == 10
     await q.close()
+
+
+async def test_a_job_that_waits_for_others_goes_to_the_store_whose_ids_it_names() -> (
+    None
+):
+    down = {"url": DOWN, "budget": 0.05}
+    kue.configure(first=down, second="memory://", both="failover://first,second")
+    q, second = kue.connect("both"), kue.connect("second")
+    other = await second.enqueue("welcome")
+
+    with pytest.raises(StoreUnavailable):
+        await q.enqueue("welcome", after=[other.id])
+    with pytest.raises(StoreUnavailable):
+        await q.enqueue_many("welcome", [1], after=[other.id])
+
+    assert sum((await second.counts()).values()) == 1
+    await q.close()
+
+
+async def test_handles_know_the_store_of_their_job_in_a_failover_of_failovers() -> None:
+    kue.configure(
+        first={"url": DOWN, "budget": 0.05},
+        second="memory://",
+        third="memory://",
+        both="failover://first,second",
+        all="failover://both,third",
+    )
+    q = kue.connect("all")
+
+    job = await q.enqueue("welcome", 1)
+    [other] = await q.enqueue_many("welcome", [2])
+
+    assert [(await one.refresh()).data for one in (job, other)] == [1, 2]
+    await q.close()
+
+
+def test_blocking_handles_know_the_store_of_their_job_among_those_of_one_url() -> None:
+    kue.configure(
+        first="memory://",
+        second="memory://",
+        both="failover://first,second",
+    )
+    q = kue.connect("both")
+    home = q.sync.call(_second_home)
+
+    with pytest.raises(kue.JobNotFound):
+        q.sync.get(1)
+    handle = SyncJobHandle[object](q.sync, JobHandle(home, 1, "welcome"))
+    assert handle.refresh().data == 7
+    q.sync.close()
+
+
+async def _second_home(q: Kue) -> Connection:
+    """Add a job to the second store of a fail-over; return its connection."""
+    failover = q._connection
+    assert isinstance(failover, FailoverConnection)
+    home = failover.members[1].connection
+    await home.add(home.draft("welcome", 7, {}))
+    return home
 
 
 async def test_an_add_that_may_have_arrived_is_not_sent_to_the_next_store(

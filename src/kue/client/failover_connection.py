@@ -6,7 +6,8 @@ certainly did not arrive is sent to the next store: if it is not known whether i
 (the reply was lost), `StoreUnavailable` is raised, as without a fail-over.
 
 The jobs of a flow or a batch refer to each other: they go as a whole to the first store
-that answers when the add begins.
+that answers when the add begins.  A single job that waits for others names them by
+their ids, which are those of the first store: it goes there or nowhere.
 
 Everything else, reads and subscriptions, is for the first store; a handle knows the
 store that its job was added to.
@@ -28,7 +29,7 @@ from kue.model.errors import StoreError, StoreUnavailable
 from kue.store.values import Added
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from kue.client.hooks import Hooks
     from kue.model.job import Draft
@@ -90,24 +91,35 @@ class FailoverConnection(Connection):
         return home
 
     def counterpart(self, other: Connection) -> Connection:
+        homes = list(self._homes())
+        if other in homes:
+            return other
+        place = _place(other)
+        return next((one for one in homes if _place(one) == place), self)
+
+    def _homes(self) -> Iterator[Connection]:
+        """Yield the connection of each store that jobs may be added to."""
         for member in self.members:
-            if member.connection.store.name == other.store.name:
-                return member.connection
-        return self
+            if isinstance(member.connection, FailoverConnection):
+                yield from member.connection._homes()
+            else:
+                yield member.connection
 
     async def _add(self, draft: Draft, *, durable: bool) -> Added:
         added, home = await self._deliver(
-            lambda connection: connection._add(draft, durable=durable)
+            lambda connection: connection._add(draft, durable=durable),
+            is_bound=bool(draft.spec.after),
         )
-        return _AddedAt.of(added, home)
+        return _AddedAt.of(added, home.home_of(added))
 
     async def add_batch(
         self, drafts: Sequence[Draft], *, durable: bool = False
     ) -> list[Added]:
         added, home = await self._deliver(
-            lambda connection: connection.add_batch(drafts, durable=durable)
+            lambda connection: connection.add_batch(drafts, durable=durable),
+            is_bound=any(draft.spec.after for draft in drafts),
         )
-        return [_AddedAt.of(one, home) for one in added]
+        return [_AddedAt.of(one, home.home_of(one)) for one in added]
 
     async def close(self) -> None:
         await self.deferred.finish()
@@ -116,10 +128,13 @@ class FailoverConnection(Connection):
             await member.connection.close()
 
     async def _deliver(
-        self, add: Callable[[Connection], Awaitable[T]]
+        self, add: Callable[[Connection], Awaitable[T]], *, is_bound: bool = False
     ) -> tuple[T, Connection]:
+        """*is_bound*: they wait for jobs by their ids, which are of the first store."""
         # Those that are down come last: if none is up, each is tried.
         order = sorted(self.members, key=lambda member: not member.is_up)
+        if is_bound:
+            order = self.members[:1]
         for number, member in enumerate(order, start=1):
             try:
                 added = await add(member.connection)
@@ -167,6 +182,11 @@ class FailoverConnection(Connection):
             logger.warning("jobs are added to %s again, no longer to %s", now, before)
         switch = FailedOver(before, now, reason)
         self._hooks.notify_failover(self.background, switch)
+
+
+def _place(connection: Connection) -> tuple[str, str]:
+    """Return what two connections to the same store have in common."""
+    return connection.store.name, connection.settings.prefix
 
 
 async def _answering(connection: Connection) -> Connection:
