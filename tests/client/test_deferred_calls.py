@@ -18,7 +18,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from kue import Kue, Task
+from kue import DuplicateJob, Kue, Task
 
 
 @pytest.fixture
@@ -107,6 +107,29 @@ def test_without_a_transaction_a_job_is_added_at_once(
     send.after_commit(session).delay(1)
 
     assert added(q) == [1]
+
+
+def test_a_job_that_is_refused_after_the_commit_keeps_no_other_from_being_added(
+    q: Kue, session: Session
+) -> None:
+    @q.task(unique="key", on_conflict="reject")
+    def once(number: int) -> None: ...
+
+    @q.task
+    def send(number: int) -> None: ...
+
+    once.delay(1)
+    session.execute(text("select 1"))
+    once.after_commit(session).delay(2)
+    send.after_commit(session).delay(3)
+    with pytest.raises(DuplicateJob):
+        session.commit()
+
+    assert added(q) == [3]
+    session.rollback()
+    session.execute(text("select 1"))
+    session.commit()
+    assert added(q) == [3]
 
 
 def test_a_scoped_session_is_the_session_of_the_thread(
@@ -214,9 +237,13 @@ def test_a_job_is_added_when_the_response_of_django_was_sent(
     response = HttpResponse("thanks")
     send.after_response(response).delay(1)
 
+    send.after_response(response).delay(2)
+
     assert added(q) == []
     response.close()
-    assert added(q) == [1]
+    assert added(q) == [1, 2]
+    response.close()
+    assert added(q) == [1, 2]
 
 
 # -- Starlette and FastAPI -----------------------------------------------------

@@ -110,6 +110,8 @@ class _DeferredAdd(NamedTuple):
 
 #: What waits for the commit of each session of SQLAlchemy.
 _sessions: WeakKeyDictionary[Any, list[_DeferredAdd]] = WeakKeyDictionary()
+#: What waits for a transaction that was committed to end.
+_committed_adds: WeakKeyDictionary[Any, list[_DeferredAdd]] = WeakKeyDictionary()
 
 
 def _on_session(session: Any, call: Add) -> None:
@@ -134,9 +136,7 @@ def _committed(session: Any) -> None:
     # The end of a savepoint is a commit to SQLAlchemy, too.
     if session.in_nested_transaction():
         return
-    pending, _sessions[session] = _sessions[session], []
-    for one in pending:
-        one.call()
+    _committed_adds[session], _sessions[session] = _sessions[session], []
 
 
 def _rolled_back(session: Any, transaction: Any) -> None:
@@ -146,9 +146,26 @@ def _rolled_back(session: Any, transaction: Any) -> None:
 
 
 def _ended(session: Any, transaction: Any) -> None:
-    """Forget what waits for a transaction that was closed without a commit."""
-    if transaction.parent is None:
-        _rolled_back(session, transaction)
+    """Add what waits for a transaction that was committed; else forget it."""
+    if transaction.parent is not None:
+        return
+    _rolled_back(session, transaction)
+    # Only now: an error during the commit would leave the session unusable.
+    found = _committed_adds.pop(session, [])
+    errors = [error for one in found if (error := _error_of(one.call))]
+    for error in errors[1:]:
+        logger.error("a deferred job was not added", exc_info=error)
+    if errors:
+        raise errors[0]
+
+
+def _error_of(call: Add) -> Exception | None:
+    """Call it; return what it raised, which must not keep others from being called."""
+    try:
+        call()
+    except Exception as exc:
+        return exc
+    return None
 
 
 # -- after a response ----------------------------------------------------------
@@ -180,6 +197,8 @@ def _on_close(response: Any, call: Add) -> None:
     close = response.close
 
     def close_and_call() -> None:
+        # The job is added once, however often the response is closed.
+        response.close = close
         close()
         call()
 
