@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from kue import ActiveJob, ConfigError, Kue, State, concurrency
+from kue import ActiveJob, ConfigError, JobCancelled, JobHandle, Kue, State, concurrency
 from kue.worker import queued_tasks
 from kue.worker import worker as worker_module
-from tests.support.patience import PATIENCE_SECONDS, eventually
+from tests.support.patience import PATIENCE_SECONDS, eventually, until
 
 
 @pytest.fixture(autouse=True)
@@ -215,6 +215,59 @@ async def test_a_task_runs_no_more_at_once_in_a_queue_than_in_its_own(q: Kue) ->
 
     assert most == 2
     assert (await q.counts("mail"))[State.COMPLETE] == 16
+
+
+async def test_a_job_that_waits_for_others_of_its_task_spends_none_of_its_ttl(
+    q: Kue,
+) -> None:
+    may_end = asyncio.Event()
+
+    @q.task(concurrency=1, ttl="300ms", attempts=1)
+    async def slow(job: ActiveJob) -> None:
+        while not may_end.is_set():
+            await job.progress(1)
+            await asyncio.sleep(0.01)
+
+    @q.task
+    async def quick() -> None: ...
+
+    jobs = [await slow.options(queue="mail").enqueue() for _ in range(2)]
+    async with q.work(queues=["mail"]):
+        # Long enough for a run without progress to be ended.
+        await eventually(lambda: _was_released(jobs[1]))
+        may_end.set()
+        for job in jobs:
+            await job.result(timeout=PATIENCE_SECONDS)
+
+    assert [one.outcome for one in (await jobs[0].refresh()).history] == ["complete"]
+    outcomes = {one.outcome for one in (await jobs[1].refresh()).history}
+    assert outcomes == {"released", "complete"}
+
+
+async def _was_released(job: JobHandle[None]) -> bool:
+    return (await job.refresh()).releases > 0
+
+
+async def test_a_job_that_waits_for_others_of_its_task_can_be_cancelled(
+    q: Kue,
+) -> None:
+    may_end = asyncio.Event()
+
+    @q.task(concurrency=1)
+    async def slow() -> None:
+        await may_end.wait()
+
+    @q.task
+    async def quick() -> None: ...
+
+    first, second = [await slow.options(queue="mail").enqueue() for _ in range(2)]
+    async with q.work(queues=["mail"]) as worker:
+        await until(lambda: worker.running == 2)
+        await second.cancel("not needed")
+        with pytest.raises(JobCancelled):
+            await second.result(timeout=PATIENCE_SECONDS)
+        may_end.set()
+        await first.result(timeout=PATIENCE_SECONDS)
 
 
 async def test_types_whose_jobs_wait_in_another_queue_are_refused(q: Kue) -> None:

@@ -74,7 +74,7 @@ class ActiveRun(ActiveJob):
         super().__init__(job, services.progress_sender)
         self.services = services
         self.lane = lane
-        #: The task that its handler runs in, while it runs.
+        #: The task that its handler runs in, while it runs, or that waits for its turn.
         self.task: asyncio.Task[Any] | None = None
         self._timers: list[asyncio.TimerHandle] = []
         #: The one that asks the handler to stop.
@@ -168,9 +168,10 @@ class ActiveRun(ActiveJob):
             self.forced = ending
         self.is_interrupted = True
         # A task that is cancelled before its first step never returns an ending.
-        if is_first and self.has_begun and self.task is not None:
+        if is_first and self.task is not None:
             self.task.cancel()
-            self._later(PATIENCE_SECONDS, self._abandon)
+            if self.has_begun:
+                self._later(PATIENCE_SECONDS, self._abandon)
 
     def _ask(self) -> None:
         """Ask the handler to stop: its soft timeout has passed."""

@@ -71,6 +71,7 @@ _FAILED = frozenset({Failed, Retried})
 BY_STORE = "store"
 
 STOPPED = Released(reason="the worker stopped")
+NO_TURN = Released(1_000, reason="its worker ran others of its task in its ttl")
 #: A job with at-most-once delivery cannot be started a second time.
 STOPPED_ONCE = Failed(
     Error(
@@ -441,12 +442,11 @@ class Lane:
         task, turn, handler = run.job.spec.task, None, self.processor.handler
         if task is not None:
             handler, turn = self._tasks.handler(task), self._tasks.turn(task)
-        if turn is not None:
-            await turn.acquire()
+        has_turn = turn is not None and await self._take_turn(run, turn)
         before = CURRENT.set(run)
         ending = await execute(run, handler)
         CURRENT.reset(before)
-        if turn is not None:
+        if turn is not None and has_turn:
             turn.release()
         if run.partial:
             log_capture.finish(run)
@@ -463,6 +463,22 @@ class Lane:
             self._poison_pills.leave(run)
         self._context.on_freed()
         self._changed.set()
+
+    async def _take_turn(self, run: ActiveRun, turn: asyncio.Semaphore) -> bool:
+        """Wait until *run* may begin; return False if it is interrupted before that."""
+        if run.is_interrupted:
+            return False
+        taking = run.task = asyncio.create_task(turn.acquire())
+        # Its ttl counts from the claim.
+        seconds = run.job.ttl / 2000 if run.job.ttl else None
+        await asyncio.wait({taking}, timeout=seconds)
+        run.task = None
+        if taking.done() and not taking.cancelled():
+            return True
+        taking.cancel()
+        if not run.is_interrupted:
+            run.interrupt(NO_TURN)
+        return False
 
     def abandon(self, run: ActiveRun) -> None:
         """Settle a run whose handler goes on although it was interrupted."""
