@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from kue import Kue, QueueFull, State, StoreUnavailable
 from kue.model.dead_letter import DeadLetter
@@ -286,6 +288,21 @@ async def test_a_job_that_failed_again_is_replayed_once(q: Kue) -> None:
     [job] = (await q.find(type="send")).jobs
     assert (job.id, job.state) == (job_id, State.WAITING)
     assert (await q.find(type="dead")).jobs == []
+
+
+async def test_a_dead_letter_that_makes_no_sense_keeps_no_other_from_being_replayed(
+    q: Kue, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = await q.enqueue("send")
+    letter = DeadLetter.of(await job.refresh())
+    await job.remove()
+    broken = replace(letter, options={"priority": "x"})
+    odd = await q.enqueue("dead", to_builtins(broken))
+    await fail_into(q, "dead")
+
+    assert await q.replay("dead", type="send") == 1
+    assert f"dead letter {odd.id} cannot be replayed: Expected `int`" in caplog.text
+    assert [one.id for one in (await q.find(type="dead")).jobs] == [odd.id]
 
 
 async def test_a_failure_is_reported_to_a_webhook_and_retried(q: Kue) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from kue.client.connection import Connection
     from kue.model.job import Draft, Job
+
+logger = logging.getLogger(__name__)
 
 #: Where dead letters wait for somebody; one that a handler completes is done with.
 _OPEN = (State.WAITING, State.DELAYED, State.FAILED)
@@ -112,8 +115,13 @@ class Failures:
         letter = DeadLetter.read(job.data)
         if letter is None or type not in (None, letter.type, letter.name):
             return False
-        if not await self._retry_origin(letter):
-            await self._add_again(job, letter.replayed())
+        try:
+            if not await self._retry_origin(letter):
+                await self._add_again(job, letter.replayed())
+        except ValueError as exc:
+            # Others must be put back all the same.
+            logger.warning("dead letter %d cannot be replayed: %s", job.id, exc)
+            return False
         seen = {job.id: ExpectedState.of(job)}
         await self._connection.store.remove(RemoveRequest([job.id], seen=seen))
         return True
