@@ -18,6 +18,7 @@ from kue.model.job import Error, Failed, Job
 from kue.store.contract import Store
 from kue.store.values import Outcome, RemoveRequest
 from kue.worker import failure_reporter, webhook
+from tests.support.flaky import Wire
 from tests.support.jobs import claim_one
 from tests.support.patience import PATIENCE_SECONDS, until
 from tests.support.receiver import receiving
@@ -457,6 +458,33 @@ async def test_dead_letters_that_a_cap_keeps_back_do_not_delay_other_reports(
 
     assert calls.of == [(job.id, "ValueError")]
     assert len(await q.store.failures()) == 5
+
+
+async def test_of_many_dead_letters_that_are_kept_back_the_oldest_are_tried_again(
+    q: Kue, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failure_reporter, "BATCH", 2)
+
+    @q.task(attempts=1, dead_letter="dead")
+    async def send() -> None:
+        raise ValueError("oops")
+
+    await q.limit("dead", max_waiting=1)
+    await send.enqueue_many([{}] * 9)
+    await burst(q)
+    reporter = failure_reporter.FailureReporter(
+        q.store, q._connection.store_retry, frozenset()
+    )
+    calls = []
+    for _ in range(2):
+        before = wire.times("add")
+        await reporter._report_all()
+        calls.append(wire.times("add") - before)
+
+    assert calls == [4, 1]
+    await q.limit("dead")
+    await reporter._report_all()
+    assert await q.store.failures() == []
 
 
 async def fail_into(q: Kue, dead: str) -> int:

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 TYPE = "kue.failure"
 #: Failures that are read and reported at once.
 BATCH = 50
+#: How often those that a cap keeps back are all tried again.
+ALL_SECONDS = 60.0
 #: How long a failure is known to be reported.
 REMEMBER_SECONDS = 86_400.0
 ATTEMPTS = 5
@@ -67,6 +69,8 @@ class FailureReporter:
         self._is_busy = False
         #: Failures that the last pass, or this one so far, could not report.
         self._kept_back = 0
+        #: When all of them are tried again, by the event loop's clock.
+        self._all_at = 0.0
 
     def note(self, outcome: Outcome) -> None:
         """Report a failure of this worker's own run at once."""
@@ -95,10 +99,19 @@ class FailureReporter:
             await self._is_wanted.wait()
             self._is_busy = True
             self._is_wanted.clear()
-            self._kept_back = 0
-            while await self._store_retry.persist("failures", self._report):
-                pass
+            await self._report_all()
             self._is_busy = False
+
+    async def _report_all(self) -> None:
+        """Report what can be; of many that are kept back, try only the oldest again."""
+        now = asyncio.get_running_loop().time()
+        known, self._kept_back = self._kept_back, 0
+        if now >= self._all_at:
+            # Others may have reported some of them, so that we missed later ones.
+            known, self._all_at = 0, now + ALL_SECONDS
+        while await self._store_retry.persist("failures", self._report):
+            if self._kept_back == BATCH:
+                self._kept_back = max(known, BATCH)
 
     async def _report(self) -> bool:
         """Report some failures; return whether there may be more."""
