@@ -222,7 +222,7 @@ async def test_a_job_that_waits_for_others_of_its_task_spends_none_of_its_ttl(
 ) -> None:
     may_end = asyncio.Event()
 
-    @q.task(concurrency=1, ttl="300ms", attempts=1)
+    @q.task(concurrency=1, ttl="3s", attempts=1)
     async def slow(job: ActiveJob) -> None:
         while not may_end.is_set():
             await job.progress(1)
@@ -233,7 +233,6 @@ async def test_a_job_that_waits_for_others_of_its_task_spends_none_of_its_ttl(
 
     jobs = [await slow.options(queue="mail").enqueue() for _ in range(2)]
     async with q.work(queues=["mail"]):
-        # Long enough for a run without progress to be ended.
         await eventually(lambda: _was_released(jobs[1]))
         may_end.set()
         for job in jobs:
