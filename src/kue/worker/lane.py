@@ -468,6 +468,8 @@ class Lane:
         """Wait until *run* may begin; return False if it is interrupted before that."""
         if run.is_interrupted:
             return False
+        if not turn.locked():
+            return await turn.acquire()
         taking = run.task = asyncio.create_task(turn.acquire())
         # Its ttl counts from the claim.
         seconds = run.job.ttl / 2000 if run.job.ttl else None
