@@ -219,6 +219,22 @@ async def test_events_are_received_by_callbacks_and_iterators(q: Kue) -> None:
     assert len(events) == 2
 
 
+async def test_a_callback_that_takes_itself_off_is_not_interrupted(q: Kue) -> None:
+    events: list[Event] = []
+
+    async def once(event: Event) -> None:
+        q.off("alert", once)
+        await asyncio.sleep(0)
+        events.append(event)
+
+    q.on("alert", once)
+    await q.set_alert("email", backlog=1)
+    await q.enqueue("email")
+    await q.check_alerts()
+
+    await until(lambda: len(events) == 1)
+
+
 async def test_an_iterator_yields_alerts(q: Kue) -> None:
     await q.set_alert("email", backlog=1)
     await q.enqueue("email")

@@ -8,7 +8,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kue import ActiveJob, Event, JobError, Kind, Kue, StoreUnavailable
+from kue import (
+    ActiveJob,
+    DuplicateJob,
+    Event,
+    JobError,
+    Kind,
+    Kue,
+    StoreUnavailable,
+)
 from kue.model.job import Completed
 from kue.store.contract import Store
 from tests.client.test_subscriptions import Ear, run_once
@@ -139,6 +147,26 @@ async def test_the_subscription_ends_if_the_only_save_fails(q: Kue, wire: Wire) 
     with pytest.raises(ValueError, match="no"):
         await q.create_job("email").on("complete", print).save()
 
+    await until(lambda: not _subscription())
+
+
+async def test_a_listener_is_not_interrupted_by_a_save_that_fails(
+    q: Kue, kue_store: Store
+) -> None:
+    ear = Ear()
+    await q.enqueue("report", unique="daily")
+
+    async def follow_up(event: Event) -> None:
+        again = q.create_job("report").unique("daily", on_conflict="reject")
+        with pytest.raises(DuplicateJob):
+            await again.on("complete", print).save()
+        await asyncio.sleep(0)
+        await ear(event)
+
+    await q.create_job("email").on("complete", follow_up).save()
+    await run_once(kue_store, "email", Completed())
+
+    await ear.until_heard(1)
     await until(lambda: not _subscription())
 
 

@@ -15,7 +15,7 @@ from kue.store.contract import Store
 from kue.store.values import Progress
 from tests.support.flaky import Wire
 from tests.support.jobs import OOPS, claim_one, end
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, until
 
 
 class Ear:
@@ -215,6 +215,22 @@ async def test_listening_again_after_the_last_was_taken_off(q: Kue) -> None:
 
     await ear.until_heard(2)
     assert [event.type for event in ear.heard] == ["email", "report"]
+
+
+async def test_a_callback_that_takes_itself_off_is_not_interrupted(q: Kue) -> None:
+    ear = Ear()
+
+    async def once(event: Event) -> None:
+        q.off("job_enqueue", once)
+        await asyncio.sleep(0)
+        await ear(event)
+
+    for number in (1, 2):
+        q.on("job_enqueue", once)
+        await q.enqueue("email")
+        await ear.until_heard(number)
+
+    await until(lambda: not _listening())
 
 
 def test_callbacks_can_be_registered_before_there_is_an_event_loop() -> None:
@@ -456,3 +472,8 @@ def listener_of(handle: JobHandle[Any]) -> asyncio.Task[object]:
     name = f"kue listeners of job {handle.id}"
     [task] = [task for task in asyncio.all_tasks() if task.get_name() == name]
     return task
+
+
+def _listening() -> list[asyncio.Task[object]]:
+    name = "kue listeners"
+    return [task for task in asyncio.all_tasks() if task.get_name() == name]

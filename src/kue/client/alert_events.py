@@ -49,7 +49,8 @@ class AlertEvents:
 
     def off(self, callback: Callback | None) -> None:
         self._callbacks.remove(Kind.ALERT, callback)
-        if not self._callbacks and self._task is not None:
+        is_idle = not self._callbacks.is_calling
+        if not self._callbacks and self._task is not None and is_idle:
             self._task.cancel()
             self._task = None
 
@@ -92,6 +93,9 @@ class AlertEvents:
     async def _notify(self, ready: asyncio.Event) -> None:
         async for event in self.iterate(ready):
             await self._callbacks.notify(event)
+            if not self._callbacks:
+                self._task = None
+                return
 
 
 def _event(notice: AlertNotice) -> Event:

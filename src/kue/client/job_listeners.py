@@ -43,6 +43,8 @@ class JobListeners:
         #: Adds in flight.
         self._saving: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None
+        #: Whether it may be calling listeners, which are not to be interrupted.
+        self._is_notifying = False
         self._tried = asyncio.Event()
 
     async def save(
@@ -76,7 +78,7 @@ class JobListeners:
         await self._tried.wait()
 
     def _stop_if_done(self) -> None:
-        if self._is_done and self._task is not None:
+        if self._is_done and self._task is not None and not self._is_notifying:
             self._task.cancel()
             self._task = None
 
@@ -91,16 +93,24 @@ class JobListeners:
                 self._store_retry.recover(_CALLER)
                 tried.set()
                 # What ended while we were disconnected was not sent to us.
-                await self._check_all()
-                async for event in events:
-                    await self._notify(event)
-                    if self._is_done:
-                        # Before anything is awaited: the next save subscribes again.
-                        self._task = None
+                await self._uninterrupted(self._check_all())
+                while not self._is_done:
+                    event = await anext(events, None)
+                    if event is None:
                         return
+                    await self._uninterrupted(self._notify(event))
+                # Before anything is awaited: the next save subscribes again.
+                self._task = None
         finally:
             # Saves must not wait for an outage to end.
             tried.set()
+
+    async def _uninterrupted(self, calls: Awaitable[None]) -> None:
+        self._is_notifying = True
+        try:
+            await calls
+        finally:
+            self._is_notifying = False
 
     async def _notify(self, event: Event) -> None:
         if event.kind is Kind.LAGGED:

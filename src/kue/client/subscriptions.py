@@ -54,6 +54,8 @@ class Callbacks:
         """*on_error* is called with what a callback raises, which is logged as well."""
         self._by_kind: dict[Kind, list[Callback]] = {}
         self.on_error = on_error
+        #: Whether one is called at this moment: then its task is not to be cancelled.
+        self.is_calling = False
 
     def __bool__(self) -> bool:
         return bool(self._by_kind)
@@ -77,15 +79,20 @@ class Callbacks:
 
     async def notify(self, event: Event) -> None:
         """Call the callbacks for this kind of event."""
-        for callback in tuple(self._by_kind.get(event.kind, ())):
-            try:
-                await awaited(callback(event))
-            except Exception as exc:
-                logger.exception(
-                    "callback %r for %s raised", callback, event.kind.value
-                )
-                if self.on_error is not None:
-                    self.on_error(f"listener for {event.kind.value}", exc)
+        self.is_calling = True
+        try:
+            for callback in tuple(self._by_kind.get(event.kind, ())):
+                await self._call(callback, event)
+        finally:
+            self.is_calling = False
+
+    async def _call(self, callback: Callback, event: Event) -> None:
+        try:
+            await awaited(callback(event))
+        except Exception as exc:
+            logger.exception("callback %r for %s raised", callback, event.kind.value)
+            if self.on_error is not None:
+                self.on_error(f"listener for {event.kind.value}", exc)
 
 
 class Subscriptions:
@@ -113,7 +120,8 @@ class Subscriptions:
     def off(self, kind: Kind, callback: Callback | None) -> None:
         self.callbacks.remove(kind, callback)
         # No subscribers are left: transitions need not publish any more.
-        if not self.callbacks and self._task is not None:
+        is_idle = not self.callbacks.is_calling
+        if not self.callbacks and self._task is not None and is_idle:
             self._task.cancel()
             self._task = None
 
@@ -146,6 +154,10 @@ class Subscriptions:
                 tried.set()
                 async for event in events:
                     await self.callbacks.notify(event)
+                    if not self.callbacks:
+                        # Before anything is awaited: the next `on` subscribes again.
+                        self._task = None
+                        return
         finally:
             # Callers of `ready` must not wait for an outage to end.
             tried.set()
