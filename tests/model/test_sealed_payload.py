@@ -201,6 +201,7 @@ def test_a_protecting_queue_refuses_what_is_only_compressed() -> None:
             "kue-sealed:2:one:s:job=1:AA==",
         ),
         *("kue-sealed:1:one:s:job=17:é", "kue-sealed:1:one:s:job=17:AA==\n"),
+        *("kue-sealed:1:one:s:job=17:A", "kue-sealed:1:one:s:job=17:AA"),
     ],
 )
 def test_whatever_is_not_an_envelope_is_refused_and_never_raises_anything_else(
@@ -272,3 +273,16 @@ def test_encryption_without_its_package_says_what_to_install(
 
     with pytest.raises(ConfigError, match=r"pip install 'kue\[encryption\]'"):
         Sealer((ONE,), "encrypt")
+
+
+def test_a_reader_without_the_package_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    envelope = sealed(Sealer((ONE,), "encrypt"))
+    monkeypatch.setitem(
+        sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None
+    )
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+
+    with pytest.raises(PayloadRefused, match=r"key 'one', but .*kue\[encryption\]"):
+        Sealer((ONE,)).open(envelope, PLACE)

@@ -46,9 +46,9 @@ def encrypted(key: PayloadKey, body: bytes, context: bytes) -> bytes:
 
 
 def decrypted(key: PayloadKey, body: bytes, context: bytes) -> bytes | None:
+    cipher, nonce = _cipher(key, body[:_SALT_BYTES])
     from cryptography.exceptions import InvalidTag
 
-    cipher, nonce = _cipher(key, body[:_SALT_BYTES])
     try:
         opened: bytes = cipher.decrypt(nonce, body[_SALT_BYTES:], context)
     except (InvalidTag, ValueError):

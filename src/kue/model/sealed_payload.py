@@ -316,7 +316,10 @@ class Sealer:
             return Sealed(value, str(exc))
 
     def _opened(self, envelope: Envelope, place: Place) -> JSON:
-        body = base64.b64decode(envelope.body)
+        try:
+            body = base64.b64decode(envelope.body)
+        except ValueError:
+            raise PayloadRefused("damaged: it is not base64") from None
         if envelope.protection:
             body = self._verified(envelope, body, envelope.context(place))
         elif not self.accepts_plain:
@@ -333,7 +336,10 @@ class Sealer:
         if key is None:
             raise PayloadRefused(f"{envelope.shown}, {envelope.missing}")
         verify = decrypted if envelope.protection == "encrypt" else checked
-        found = verify(key, body, context)
+        try:
+            found = verify(key, body, context)
+        except ConfigError as exc:
+            raise PayloadRefused(f"{envelope.shown}, but {exc}") from None
         if found is None:
             raise PayloadRefused(
                 f"{envelope.shown}, but not with the key of that name here, or it was "
