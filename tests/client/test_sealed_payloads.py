@@ -335,6 +335,33 @@ async def test_data_of_another_job_is_refused(make: Make, kue_store: Store) -> N
         await two.result()
 
 
+async def test_a_damaged_payload_fails_its_job_and_no_other(
+    make: Make, kue_store: Store
+) -> None:
+    q = make(NEW)
+    q.process("pay", lambda job: job.data)
+    broken, whole = await q.enqueue("pay", {"n": 1}), await q.enqueue("pay", {"n": 2})
+    cut = f"kue-sealed:1:new:e:job={broken.id}:A"
+    await kue_store.update([Change(broken.id, data=cut, sealed=SEALED)])
+    await burst(q)
+
+    assert await whole.result() == {"n": 2}
+    with pytest.raises(JobFailed, match="its data is damaged: it is not base64"):
+        await broken.result()
+
+
+async def test_a_planted_result_that_is_only_sent_is_refused(
+    make: Make, kue_store: Store
+) -> None:
+    handle = await make(NEW).enqueue("pay", SECRET, remove_on_complete=True)
+    waiting = await _watched(await make(NEW).get(handle.id))
+
+    job = await claim_one(kue_store, "pay", now=None)
+    await kue_store.settle([Outcome(job, Completed("evil"))])
+
+    assert isinstance(await waiting, PayloadRefused)
+
+
 async def test_a_planted_step_or_signal_fails_the_job(
     memory: Make,
 ) -> None:

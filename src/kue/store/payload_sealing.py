@@ -201,9 +201,10 @@ class PayloadSealing:
     def shown_event(self, event: Event) -> Event:
         """Return an event with the payloads in its detail opened."""
         detail = dict(event.detail)
-        for name, kind in (("data", "progress"), ("result", "result")):
-            if Envelope.read(detail.get(name)):
-                detail[name] = self.opened(event.job_id, kind, detail[name])
+        if Envelope.read(detail.get("data")):
+            detail["data"] = self.opened(event.job_id, "progress", detail["data"])
+        if self._is_opened(detail.get("result")):
+            detail["result"] = self.opened(event.job_id, "result", detail["result"])
         match detail.get("progress"):
             case [percent, value] if Envelope.read(value):
                 detail["progress"] = [
@@ -213,11 +214,17 @@ class PayloadSealing:
         if values := detail.get("values"):
             detail["values"] = [
                 self.opened(event.job_id, f"chunk:{index}", value)
-                if Envelope.read(value) or not self.sealer.accepts_plain
+                if self._is_opened(value)
                 else value
                 for index, value in enumerate(values, detail["start"])
             ]
         return replace(event, detail=detail) if detail != event.detail else event
+
+    def _is_opened(self, value: JSON) -> bool:
+        """Return whether a value that is only sent is opened, or else refused."""
+        if self.sealer.accepts_plain:
+            return Envelope.read(value) is not None
+        return value is not None
 
     def opened(self, job_id: int, kind: str, value: JSON) -> JSON:
         return self.sealer.tried(value, place_in(job_id, kind))
