@@ -115,3 +115,24 @@ async def test_an_error_that_names_a_key_is_shown_as_it_is(q: Kue, keyed: Kue) -
 
     assert job["error"]["kind"] == "PayloadRefused"
     assert job["error"]["message"] == f"its data is {SEALED['sealed']}"
+
+
+async def test_the_audit_log_has_no_payloads(keyed: Kue) -> None:
+    data = {"text": SECRET}
+    job = {"type": "work", "data": data}
+    async with Http(keyed).client() as client:
+        made = (await client.post("/jobs", json=job)).json()["id"]
+        root = str(client.base_url).removesuffix("/api/v1/")
+        await client.post("/jobs/batch", json=[job])
+        await client.patch(f"/jobs/{made}", json={"data": data})
+        go = {"name": "go", "data": data}
+        await client.post(f"/jobs/{made}/signals", json=go)
+        await client.put("/schedules/daily", json=job | {"every": "1d"})
+        await client.post(f"{root}/kue/job", json=job)
+        await client.put(f"{root}/vertx-kue/job", json=job)
+    acts = (await keyed.store.acts(500)).acts
+
+    assert len(acts) == 7, acts
+    assert {act.status // 100 for act in acts} == {2}
+    assert acts[-1].detail == '{"type":"work","data":"•••"}'
+    assert SECRET not in str(acts)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from kue.http.security.redaction import MASK
 from kue.model.errors import StoreError
 from kue.store.values import AuditEntry
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.http.auth.access import User
     from kue.http.security.redaction import Redaction
+    from kue.model.payload import JSON
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +27,8 @@ logger = logging.getLogger(__name__)
 MAX_DETAIL, MAX_BODY = 500, 64 * 1024
 #: Seconds that a response waits for its audit entry to be stored.
 STORE_SECONDS = 1.0
+#: The field of a request that has a payload.
+PAYLOAD = "data"
 
 
 class AuditLog:
@@ -84,8 +88,22 @@ class AuditLog:
             content = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return f"{len(body):,} bytes"
+        if self._q.settings.payload_keys:
+            # The entry is stored as it is, and payloads may be encrypted.
+            content = _without_payloads(content)
         text = msgspec.json.encode(self._redaction.hide(content)).decode()
         return text if len(text) <= MAX_DETAIL else f"{text[: MAX_DETAIL - 1]}…"
+
+
+def _without_payloads(value: JSON) -> JSON:
+    if isinstance(value, dict):
+        return {
+            key: MASK if key == PAYLOAD else _without_payloads(one)
+            for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_payloads(one) for one in value]
+    return value
 
 
 def _plain(text: str) -> str:
