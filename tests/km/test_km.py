@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kue import BadPayload, ConfigError, Kue, State
+from kue import BadPayload, ConfigError, Kue, State, StoreUnavailable
 from kue.km import (
     BackupQueueMonitor,
     KMQueueManager,
@@ -21,7 +23,7 @@ from kue.km import (
 )
 from kue.model.job import Job
 from kue.model.payload_keys import new_key
-from tests.support.patience import PATIENCE_SECONDS, eventually
+from tests.support.patience import PATIENCE_SECONDS, eventually, until
 
 QUEUES = ("worker1_queue", "worker2_queue:safe")
 PLAIN, SAFE = "worker1_queue", "worker2_queue"
@@ -322,6 +324,62 @@ def test_a_task_of_a_dead_consumer_is_given_to_another(
     assert (again.id, again.status.retry, again.status.state) == ("u", 1, "retry")
     assert not safe.finish_task(first)
     assert safe.finish_task(again)
+
+
+def test_a_consumer_goes_on_after_its_queue_was_closed(
+    plain_q: Kue, manager: KMQueueManager, safe: TaskQueue
+) -> None:
+    """K-11: with another heartbeat, as that one ended with the queue."""
+    safe.push_task(Task(SAFE, "first"))
+    pop(safe)
+    plain_q.sync.close()
+    safe.push_task(Task(SAFE, "second"))
+    task = pop(safe)
+
+    async def is_alive(q: Kue) -> bool:
+        popped = await manager.popped(q)
+        return popped.q is q and [one.job for one in popped.runs] == [task.job]
+
+    assert task.id == "second"
+    assert manager.call(is_alive)
+    assert safe.finish_task(task)
+
+
+def test_a_pop_that_waits_ends_with_its_manager(plain_q: Kue) -> None:
+    manager = built(plain_q)
+    manager.init()
+    safe, ended = manager.get_task_queue(SAFE), threading.Event()
+
+    def consume() -> None:
+        with pytest.raises(StoreUnavailable):
+            safe.pop_task()
+        ended.set()
+
+    thread = threading.Thread(target=consume, daemon=True)
+    thread.start()
+    manager.call(_a_pop_waits, manager)
+    manager.destroy()
+
+    assert ended.wait(PATIENCE_SECONDS)
+    thread.join(PATIENCE_SECONDS)
+
+
+def test_a_forked_process_leaves_the_tasks_of_its_parent_alone(
+    plain_q: Kue, manager: KMQueueManager, safe: TaskQueue
+) -> None:
+    safe.push_task(Task(SAFE, "parent"))
+    task = pop(safe)
+    safe.push_task(Task(SAFE, "child"))
+
+    def be_a_child() -> None:
+        own = pop(safe)
+        assert own.id == "child"
+        assert safe.finish_task(own)
+        manager.destroy()
+
+    assert _forked(be_a_child) == 0
+    assert job_of(plain_q, task).state is State.ACTIVE
+    assert safe.finish_task(task)
 
 
 def test_a_live_consumer_keeps_its_task_however_long_it_takes(
@@ -648,6 +706,46 @@ async def _a_moment(q: Kue) -> None:
         return await q.store.now() >= until
 
     await eventually(is_later)
+
+
+async def _a_pop_waits(q: Kue, manager: KMQueueManager) -> None:
+    popped = await manager.popped(q)
+    await until(lambda: bool(popped._pops))
+
+
+def _forked(function: Callable[[], None]) -> int:
+    """Call a function in a forked process, and return its exit code."""
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = 1
+    try:
+        function()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def test_a_sealed_task_stays_if_the_monitor_cannot_open_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path}/kue.db"
+    q = Kue(url, payload_keys=[new_key("k")], payload_protection="encrypt")
+    stranger = Kue(url)
+    with built(q) as manager:
+        safe = manager.get_task_queue(SAFE)
+        safe.push_task(Task(SAFE, "u", data="mine"))
+        safe.fail_task(pop(safe), ValueError("oops"))
+    letters = Letters()
+
+    report = monitor_of(stranger, set_pipeline=letters).monitor()
+    assert (report.handed_over, letters.got) == ([], [])
+    assert "is not handed to the pipeline: its data is encrypted" in caplog.text
+    assert monitor_of(q, set_pipeline=letters).monitor().handed_over == ["u"]
+
+    for one in (q, stranger):
+        one.sync.close()
 
 
 def test_a_sealed_task_is_popped_by_a_client_with_the_key_and_a_plain_one_fails(

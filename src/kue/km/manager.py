@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from kue.client.queue import Kue
@@ -163,7 +162,6 @@ class KMQueueManager:
             name: TaskQueue(self, name, mode) for name, mode in builder.modes.items()
         }
         self._popped: PoppedTasks | None = None
-        self._starting = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"<KMQueueManager of {', '.join(self._queues)}>"
@@ -205,10 +203,12 @@ class KMQueueManager:
 
     def destroy(self) -> None:
         """Requeue popped tasks that were not finished, and disconnect."""
-        if self._popped is not None:
-            self.call(self._close)
-        if self._builder.is_owner:
-            self.q.sync.close()
+        try:
+            if self._popped is not None:
+                self.call(self._close)
+        finally:
+            if self._builder.is_owner:
+                self.q.sync.close()
 
     # -- for its queues --------------------------------------------------------
 
@@ -223,12 +223,12 @@ class KMQueueManager:
 
     async def popped(self, q: Kue) -> PoppedTasks:
         """Return the tasks that this process has popped; begins with its heartbeat."""
-        async with self._starting:
-            if self._popped is None:
-                popped = PoppedTasks(q, list(self._queues))
-                await popped.start()
-                self._popped = popped
-        return self._popped
+        popped = self._popped
+        # Those of a queue that was closed, or of a parent process, ended with it.
+        if popped is None or popped.q is not q:
+            popped = self._popped = PoppedTasks(q, list(self._queues))
+        await popped.ready()
+        return popped
 
     def job_options(self, is_safe: bool) -> dict[str, Any]:
         """Return the options of the jobs that tasks are."""
@@ -244,5 +244,5 @@ class KMQueueManager:
 
     async def _close(self, q: Kue) -> None:
         popped, self._popped = self._popped, None
-        if popped is not None:
+        if popped is not None and popped.q is q:
             await popped.close()

@@ -18,8 +18,9 @@ from kue.km.records import begin_handing, end_handing, safe_queues
 from kue.km.task import KMTask
 from kue.model.duration import Duration, milliseconds
 from kue.model.errors import ConfigError
-from kue.model.job import Error, Failed, Stalled, State
+from kue.model.job import SEALED, Error, Failed, Stalled, State
 from kue.model.retry_policy import EXPIRED, expired_run
+from kue.model.sealed_payload import refusal_of
 from kue.store.values import Outcome, PageRequest, RemoveRequest, Result
 
 if TYPE_CHECKING:
@@ -181,6 +182,12 @@ class BackupQueueMonitor:
         return Failed(error) if job.stalls >= options.retry_times else Stalled(error)
 
     def _hand_over(self, job: Job, pipeline: Pipeline, report: MonitorReport) -> None:
+        if job.spec.sealed == SEALED:
+            # It stays: the pipeline would get nothing of its data, which is then gone.
+            logger.error(
+                "job %d is not handed to the pipeline: %s", job.id, refusal_of(job.spec)
+            )
+            return
         if not self.q.sync.call(begin_handing, job):
             return
         task = KMTask.of(job)

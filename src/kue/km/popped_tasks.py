@@ -61,6 +61,7 @@ class PoppedTasks:
     """Pops and finishes tasks of *q*, on its event loop."""
 
     def __init__(self, q: Kue, queues: list[str]) -> None:
+        self.q = q
         self._connection = q._connection
         self._store = self._connection.store
         self._queues = queues
@@ -69,11 +70,19 @@ class PoppedTasks:
         self._free: list[ClaimLane] = []
         self._is_paused = False
         self._done = 0
+        #: Pops that wait for a task.
+        self._pops: set[asyncio.Task[Any]] = set()
+        self._starting = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._started_at = time.time_ns() // 1_000_000
 
-    async def start(self) -> None:
-        """Renew leases, and maintain the store, from now on."""
+    async def ready(self) -> None:
+        """Renew leases, and maintain the store, from the first call on."""
+        async with self._starting:
+            if not self._tasks:
+                await self._start()
+
+    async def _start(self) -> None:
         connection = self._connection
         context = SharedContext(
             self.name,
@@ -98,18 +107,24 @@ class PoppedTasks:
         ]
 
     async def close(self) -> None:
-        """Requeue what was not finished, and deregister."""
+        """End waiting pops, requeue what was not finished, and deregister."""
+        # What one of them claims from now on would be nobody's.
+        await cancel_all(tuple(self._pops))
         outcomes = [Outcome(one.job, RELEASED) for one in self.runs]
-        if outcomes:
-            await self._store.settle(outcomes)
-        self._popped.clear()
-        await cancel_all(self._tasks)
+        try:
+            if outcomes:
+                await self._store.settle(outcomes)
+        finally:
+            self._popped.clear()
+            await cancel_all(self._tasks)
         await self._store.leave(self.name)
 
     async def pop(self, queue: str, timeout: float | None) -> Job | None:
         """Return the next task, or None if there was none for *timeout* seconds."""
         lane = self._free.pop() if self._free else ClaimLane()
         until = None if timeout is None else time.monotonic() + timeout
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._pops.add(task)
         try:
             while True:
                 job = await self._claim(queue, lane)
@@ -120,6 +135,7 @@ class PoppedTasks:
                     return None
                 await self._wait(queue, min(left, WAIT_SECONDS))
         finally:
+            self._pops.discard(task)
             self._free.append(lane)
 
     async def finish(self, job: Job, ending: Ending) -> bool:
