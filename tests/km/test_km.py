@@ -137,6 +137,29 @@ def test_queues_that_make_no_sense_are_refused(queues: list[str], message: str) 
         KMQueueManager.Builder("memory://", *queues)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("alive_timeout", -1, "alive timeout must not be negative"),
+        ("alive_timeout", "soon", "alive timeout"),
+        ("retry_times", -1, "retry times are from 0 to 1,000, not -1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    plain_q: Kue, option: str, value: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        built(plain_q, **{option: value})
+
+
+def test_an_alive_timeout_of_0_is_none_as_in_kmqueue(plain_q: Kue) -> None:
+    with built(plain_q, alive_timeout=0) as manager:
+        safe = manager.get_task_queue(SAFE)
+        safe.push_task(Task(SAFE, "u"))
+
+        assert job_of(plain_q, pop(safe)).expires == 0
+
+
 def test_an_empty_name_is_refused() -> None:
     with pytest.raises(ValueError, match="queue"):
         KMQueueManager.Builder("memory://", ":safe")
@@ -672,6 +695,28 @@ def test_a_job_of_kue_is_a_task_and_its_consumer_a_worker(
     assert task.data == {"to": "ann"}
     [worker] = [one for one in plain_q.sync.workers() if one.name.startswith("km-")]
     assert worker.alive
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"id": "ann"}, {"id": "ann", "type": "vip", "data": 1}, {"id": "ann", "to": 1}],
+)
+def test_a_job_of_kue_keeps_its_data_whatever_its_fields_are(
+    plain_q: Kue, safe: TaskQueue, data: dict[str, Any]
+) -> None:
+    job = plain_q.sync.enqueue(SAFE, data)
+
+    task = pop(safe)
+
+    assert (task.id, task.type, task.data) == (str(job.id), "", data)
+
+
+def test_a_task_with_a_uid_or_a_type_that_is_no_text_is_refused() -> None:
+    wrong: Any = 7
+    with pytest.raises(TypeError, match="the uid of a task is text, not 7"):
+        Task(SAFE, wrong)
+    with pytest.raises(TypeError, match="the type of a task is text, not 7"):
+        Task(SAFE, type=wrong)
 
 
 def test_a_paused_queue_gives_no_tasks(plain_q: Kue, safe: TaskQueue) -> None:

@@ -9,6 +9,8 @@ from kue.km import queue_names
 from kue.km.popped_tasks import PoppedTasks
 from kue.km.records import declare
 from kue.km.task_queue import TaskQueue
+from kue.model.draft import MAX_STALLS
+from kue.model.duration import Duration, milliseconds
 from kue.model.errors import ConfigError
 from kue.store import scheme_of
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from kue.client.queue import RedisClient
-    from kue.model.duration import Duration
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,6 +26,13 @@ OnError = Literal["fail", "finish", "retry"]
 #: What its Redis keys begin with, unless a queue is given.  A file has no prefix.
 PREFIX = "kmqueue"
 RETRY_TIMES = 3
+
+
+def checked_times(number: int) -> int:
+    """Return how often to retry; raise `ValueError` if that makes no sense."""
+    if not 0 <= number <= MAX_STALLS:
+        raise ValueError(f"retry times are from 0 to {MAX_STALLS:,}, not {number}")
+    return number
 
 
 class BaseBuilder:
@@ -111,8 +119,9 @@ class ManagerBuilder(BaseBuilder):
         self.on_error: OnError = "fail"
 
     def set_alive_timeout(self, timeout: Duration) -> Self:
-        """Fail a task of a safe queue that was not popped for that long."""
-        self.alive_timeout = timeout
+        """Fail a task of a safe queue that was pushed longer ago; 0 for no limit."""
+        is_limited = milliseconds(timeout, field="alive timeout") > 0
+        self.alive_timeout = timeout if is_limited else None
         return self
 
     def set_protected_timeout(self, timeout: Duration) -> Self:
@@ -126,7 +135,7 @@ class ManagerBuilder(BaseBuilder):
 
     def set_retry_times(self, number: int) -> Self:
         """Give a task whose consumer was lost to *number* others at most."""
-        self.retry_times = number
+        self.retry_times = checked_times(number)
         return self
 
     def set_on_error(self, policy: OnError) -> Self:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import msgspec
 
-from kue.km.manager import RETRY_TIMES, BaseBuilder
+from kue.km.manager import RETRY_TIMES, BaseBuilder, checked_times
 from kue.km.records import begin_handing, end_handing, safe_queues
 from kue.km.task import KMTask
 from kue.model.duration import Duration, milliseconds
@@ -88,7 +88,7 @@ class MonitorBuilder(BaseBuilder):
 
     def set_retry_times(self, number: int) -> Self:
         """Retry a task *number* times at most."""
-        self.retry_times = number
+        self.retry_times = checked_times(number)
         return self
 
     def set_pipeline(self, pipeline: Pipeline | None) -> Self:

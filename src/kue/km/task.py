@@ -30,13 +30,13 @@ class TaskHandler(Protocol):
     def handle(self, data: Any, *params: Any) -> object: ...
 
 
-class Stored(msgspec.Struct, frozen=True):
-    """A task as the data of its job."""
+class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A task as the data of its job, which has all of this and nothing else."""
 
     id: str
-    type: str = ""
-    data: Any = None
-    unique: bool = False
+    type: str
+    data: Any
+    unique: bool
 
 
 class KMTask:
@@ -62,6 +62,9 @@ class KMTask:
         *,
         job: Job | None = None,
     ) -> None:
+        for value, what in ((uid or "", "uid"), (type, "type")):
+            if not isinstance(value, str):
+                raise TypeError(f"the {what} of a task is text, not {value!r}")
         self.queue = queue
         self.id = uid or str(uuid.uuid4())
         self.is_unique = is_unique
@@ -83,7 +86,7 @@ class KMTask:
         try:
             stored = msgspec.convert(job.data, Stored)
         except msgspec.ValidationError:
-            stored = Stored(str(job.id), data=job.data)
+            stored = Stored(str(job.id), "", job.data, False)
         return cls(
             job.type, stored.id, stored.unique, stored.type, stored.data, job=job
         )
