@@ -85,6 +85,18 @@ def test_the_config_may_be_json_itself(kue: CommandLine) -> None:
     assert Recorded.seen == [{"to": "ann"}, "stopped"]
 
 
+def test_a_config_that_is_no_text_is_explained(
+    kue: CommandLine, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_bytes(b'{"to": "\xff"}')
+
+    said = kue("run", RECORDED, "--conf", str(file))
+
+    assert said.code == 2
+    assert "--conf is not a JSON object" in said.err
+
+
 def test_a_verticle_that_cannot_start_undeploys_the_others(kue: CommandLine) -> None:
     said = kue("run", RECORDED, BROKEN, "--conf", '{"instances": 9}')
 

@@ -130,17 +130,17 @@ def _config(given: str | None) -> dict[str, Any]:
     """Read a config: JSON, or the name of a file of it."""
     if given is None:
         return {}
-    text = given
+    text: str | bytes = given
     if not given.lstrip().startswith("{"):
         path = Path(given)
         if not path.is_file():
             raise click.UsageError(f"there is no file {given!r} for --conf")
         if path.stat().st_size > MAX_DATA:
             raise click.UsageError(f"{given} has more than {MAX_DATA:,} bytes")
-        text = path.read_text()
+        text = path.read_bytes()
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError as exc:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
         raise click.UsageError(f"--conf is not a JSON object: {exc}") from None
 
 
