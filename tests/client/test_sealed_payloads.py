@@ -350,6 +350,53 @@ async def test_a_damaged_payload_fails_its_job_and_no_other(
         await broken.result()
 
 
+async def test_results_and_streams_of_a_plain_job_are_refused(make: Make) -> None:
+    q, intruder = make(NEW), make()
+
+    def rate(job: ActiveJob) -> str:
+        job.send("evil")
+        return "evil"
+
+    intruder.process("rate", rate)
+    planted = await intruder.enqueue("rate")
+    await burst(intruder)
+
+    seen = await q.get(planted.id)
+    with pytest.raises(PayloadRefused, match=r"the result of job \d+ is neither sign"):
+        await seen.result()
+    with pytest.raises(PayloadRefused, match=r"the stream of job \d+ is neither sign"):
+        await anext(seen.stream())
+    [job] = (await q.page(State.COMPLETE)).jobs
+    assert isinstance(job.result, Sealed)
+    there = await make(NEW, accept_plain=True).get(planted.id)
+    assert await there.result() == "evil"
+    assert [chunk async for chunk in there.stream()] == ["evil"]
+
+
+async def test_a_result_of_a_plain_job_is_no_argument(make: Make) -> None:
+    q, intruder = make(NEW), make()
+    paid: list[Any] = []
+
+    @q.task(attempts=1)
+    async def rate() -> str:
+        return "good"
+
+    @q.task(attempts=1)
+    async def pay(rate: str) -> None:
+        paid.append(rate)
+
+    intruder.process("rate", lambda job: "evil")
+    flow = await kue.chain(rate.s(), pay.s()).enqueue()
+    [first] = (await q.find(type="rate")).jobs
+    await intruder.store.update([Change(first.id, data=None, sealed=0)])
+    await intruder.run(types=["rate"], burst=True, signals=False)
+    await burst(q)
+
+    with pytest.raises(JobFailed, match="PayloadRefused: the result of job"):
+        await flow.result(timeout=PATIENCE_SECONDS)
+    assert paid == []
+
+
 async def test_a_planted_result_that_is_only_sent_is_refused(
     make: Make, kue_store: Store
 ) -> None:

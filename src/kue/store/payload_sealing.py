@@ -169,6 +169,8 @@ class PayloadSealing:
     def shown(self, job: Job) -> Job:
         """Return a job with its payloads opened, or with what stands for them."""
         spec = job.spec
+        if not spec.sealed and not self.sealer.accepts_plain:
+            return replace(job, history=tuple(map(_without_result, job.history)))
         if spec.sealed != SEALED:
             return job
         place = data_of(job, job.id, self.sealer.max_data)
@@ -197,6 +199,12 @@ class PayloadSealing:
     def shown_chunk(self, job_id: int, chunk: Chunk) -> Chunk:
         value = self.opened(job_id, f"chunk:{chunk.index}", chunk.value)
         return replace(chunk, value=value)
+
+    def plain_chunk(self, chunk: Chunk) -> Chunk:
+        """Return a chunk of a job that is not sealed, or what stands for it."""
+        if self.sealer.accepts_plain:
+            return chunk
+        return replace(chunk, value=Sealed(chunk.value, _UNPROTECTED))
 
     def shown_event(self, event: Event) -> Event:
         """Return an event with the payloads in its detail opened."""
@@ -231,6 +239,13 @@ class PayloadSealing:
 
     def opened_if_any(self, job_id: int, kind: str, value: JSON) -> JSON:
         return None if value is None else self.opened(job_id, kind, value)
+
+
+def _without_result(attempt: Attempt) -> Attempt:
+    """Refuse a result that anybody may have written."""
+    if attempt.result is None:
+        return attempt
+    return replace(attempt, result=Sealed(attempt.result, _UNPROTECTED))
 
 
 def encoded(value: JSON) -> bytes:

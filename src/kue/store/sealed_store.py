@@ -221,9 +221,9 @@ class SealedStore:
         self, job_id: int, after: Position = BEGINNING, *, limit: int = MAX_BATCH
     ) -> list[Chunk]:
         found = await self.engine.chunks(job_id, after, limit=limit)
-        if not await self._is_sealed(job_id, [chunk.value for chunk in found]):
-            return found
-        return [self._sealing.shown_chunk(job_id, chunk) for chunk in found]
+        if await self._is_sealed(job_id, [chunk.value for chunk in found]):
+            return [self._sealing.shown_chunk(job_id, chunk) for chunk in found]
+        return list(map(self._sealing.plain_chunk, found))
 
     async def steps(self, job_id: int) -> JobSteps:
         found = await self.engine.steps(job_id)
@@ -310,7 +310,8 @@ class SealedStore:
     find = Store.find
 
     def _shown_page(self, page: Page) -> Page:
-        if not any(job.spec.sealed for job in page.jobs):
+        accepts_plain = self._sealing.sealer.accepts_plain
+        if accepts_plain and not any(job.spec.sealed for job in page.jobs):
             return page
         return replace(page, jobs=list(map(self._sealing.shown, page.jobs)))
 
