@@ -534,6 +534,23 @@ def test_the_alive_timeout_ends_a_task_that_runs_once(
     assert letters.got == [(SAFE, "u")]
 
 
+@pytest.mark.parametrize("place", ["redis"], indirect=True)
+@pytest.mark.parametrize("days", [1, -1])
+def test_the_clock_of_a_monitor_decides_nothing(
+    plain_q: Kue, safe: TaskQueue, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """K-8: a task is as old as it is by the clock of the store."""
+    safe.push_task(Task(SAFE, "u"))
+    task = pop(safe)
+    monitor = monitor_of(plain_q, set_protected_timeout="1h", set_alive_timeout="1h")
+    real, off = time.time_ns, days * 86_400
+    monkeypatch.setattr(time, "time_ns", lambda: real() + off * 10**9)
+    monkeypatch.setattr(time, "time", lambda: real() / 1e9 + off)
+
+    assert monitor.monitor() == MonitorReport()
+    assert safe.finish_task(task)
+
+
 def test_a_task_of_type_marker_and_two_monitors_are_nothing_special(
     plain_q: Kue, safe: TaskQueue
 ) -> None:

@@ -63,7 +63,7 @@ async def test_what_runs_may_end_and_nothing_more_is_begun(
 
 
 async def test_what_outlasts_the_grace_is_handed_back(q: Kue, gate: Gate) -> None:
-    """D-39: a worker that stops abandons neither a running job nor a claim."""
+    """D-39: a worker that stops abandons no running job; see below for claims."""
     handle = await q.enqueue("email")
 
     async with q.work(grace=0.05):
@@ -141,6 +141,7 @@ async def test_closing_the_queue_stops_its_workers_first(q: Kue, gate: Gate) -> 
 async def test_a_claim_on_its_way_when_we_stop_is_handed_back(
     q: Kue, gate: Gate, wire: Wire
 ) -> None:
+    """D-39: it is not abandoned with a job that nobody runs."""
     answer = wire.hold("cycle")
     handle = await q.enqueue("email")
     running = asyncio.create_task(q.run(grace=10))
