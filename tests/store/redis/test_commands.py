@@ -72,6 +72,21 @@ async def test_a_job_is_added_by_one_command(
     assert "SET" in by_scripts or "MSET" in by_scripts
 
 
+async def test_a_job_is_claimed_by_one_command(
+    redis_server: RedisServer, redis_store: Store
+) -> None:
+    """K-1: it is never out of its queue and not yet leased to a worker."""
+    await redis_store.add([draft("email")] * 2, producer="p", seq=1)
+    await claim_one(redis_store, "email", now=None)
+
+    sent, by_scripts = await commands(
+        redis_server, lambda: claim_one(redis_store, "email", now=None)
+    )
+
+    assert sent == [SCRIPT]
+    assert "HSET" in by_scripts
+
+
 async def test_keys_are_never_searched_for(
     redis_server: RedisServer, redis_store: Store
 ) -> None:
