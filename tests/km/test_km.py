@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import signal
 import threading
 import time
 import traceback
@@ -779,6 +781,8 @@ def _forked(function: Callable[[], None]) -> int:
     """Call a function in a forked process, and return its exit code."""
     if pid := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    # The system ends it if it hangs.
+    signal.alarm(math.ceil(PATIENCE_SECONDS))
     code = 1
     try:
         function()
