@@ -156,6 +156,28 @@ async def test_the_result_of_a_flow_is_the_failure_of_a_link(
     assert (await flow.jobs[1].refresh()).state is State.BLOCKED
 
 
+async def test_the_result_is_a_failure_after_a_link_that_runs_whatever_happens(
+    q: Kue, maths: Maths
+) -> None:
+    """The last link waits for the one that failed, and would wait forever."""
+    whatever = maths.fail.options(on_parent_failure="run")
+    flow = await (maths.fail.s() | whatever.si() | maths.note.si("last")).enqueue()
+
+    async with q.work():
+        with pytest.raises(JobFailed) as failed:
+            await flow.result(timeout=PATIENCE_SECONDS)
+
+    assert failed.value.job_id == flow.jobs[1].id
+
+
+async def test_a_failure_that_a_later_link_ignores_is_not_the_result(
+    q: Kue, maths: Maths
+) -> None:
+    whatever = maths.add.options(on_parent_failure="run")
+
+    assert await ran(q, maths.fail.s() | whatever.si(1, 2) | maths.add.s(3)) == 6
+
+
 async def test_the_rest_is_cancelled_if_the_flow_says_so(q: Kue, maths: Maths) -> None:
     flow = maths.fail.s() | maths.add.s(1) | maths.add.s(1)
     handle = await flow.enqueue(on_parent_failure="cancel")

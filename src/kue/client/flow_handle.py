@@ -34,15 +34,8 @@ class FlowHandle(Generic[T_co]):
         self.jobs = list(jobs)
         self._last: Output = plan.last
         self._last_ids = {jobs[number - 1].id for number in numbers_in(plan.last)}
-        catches = {jobs[number - 1].id for number in plan.catches}
-        # Where a job runs although another failed, that failure is not the result.
-        is_strict = all(
-            draft.on_parent_failure in ("block", "cancel")
-            for number, draft in enumerate(plan.drafts, 1)
-            if number not in plan.catches
-        )
-        every = {job.id for job in jobs} - catches
-        self._watched = list(every if is_strict else self._last_ids)
+        #: Failures of these keep one of the last jobs from running.
+        self._watched = [jobs[number - 1].id for number in _needed(plan)]
 
     def __repr__(self) -> str:
         return f"<FlowHandle {self.flow} of {len(self.jobs)} jobs>"
@@ -137,3 +130,16 @@ class FlowHandle(Generic[T_co]):
         if isinstance(output, list):
             return [self._shaped(one, results) for one in output]
         return results[self.jobs[output - 1].id]
+
+
+def _needed(plan: FlowPlan) -> set[int]:
+    """Return the numbers of the last jobs, and of all that must succeed before them."""
+    needed = set(numbers_in(plan.last))
+    left = list(needed)
+    while left:
+        draft = plan.drafts[left.pop() - 1]
+        if draft.on_parent_failure in ("block", "cancel"):
+            parents = {-one for one in draft.spec.after if one < 0} - needed
+            needed |= parents
+            left += parents
+    return needed
