@@ -208,6 +208,36 @@ async def test_chains_in_a_batch_end_where_they_fail(q: Kue, data: Import) -> No
     }
 
 
+async def test_a_catch_in_a_batch_that_had_nothing_to_catch_is_no_failure(
+    q: Kue, data: Import
+) -> None:
+    chains = [
+        (data.load.s(row) | data.load.s()).catch(data.note.si("caught"))
+        for row in range(2)
+    ]
+    handle = await kue.batch().then(data.told.s("then")).enqueue(chains)
+
+    assert await ended(q, handle) == {
+        "total": 6,
+        "complete": 4,
+        "failed": 0,
+        "cancelled": 2,
+    }
+    assert data.calls[-1] == ("then", handle.id)
+
+
+async def test_a_batch_with_a_catch_fails_when_another_job_was_cancelled(
+    q: Kue, data: Import
+) -> None:
+    chain = data.load.s(1).catch(data.note.si("caught"))
+    handle = await kue.batch().enqueue([chain, data.load.options(delay="1h").s(2)])
+    [_, _, late] = (await q.store.members(handle.id)).jobs
+    await q.handle(late).cancel()
+
+    with pytest.raises(JobFailed, match="0 of 3 jobs failed, 2 were cancelled"):
+        await ended(q, handle)
+
+
 async def test_chains_in_a_batch_are_retried_as_a_whole(q: Kue, data: Import) -> None:
     data.broken = {1}
     handle = await kue.batch().enqueue([data.load.s(1) | data.load.s() | data.load.s()])

@@ -117,7 +117,7 @@ async def end_batch(store: Store, run: ActiveRun) -> JSON:
         raise Fail("the program that added the batch stopped before it was complete")
     for job in before:
         raise Fail(f"job {job.id}, which was to run before it, {_ended(job)}")
-    if counts.complete < counts.total and not options.allow_failures:
+    if not options.allow_failures and await _lacks_success(store, run.id, counts):
         raise Fail(summary(counts))
     return {
         "total": counts.total,
@@ -251,6 +251,15 @@ async def _catch_after_retry(store: Store, batch: Job, options: BatchOptions) ->
     elif not _was_retried(watch):
         return
     await restore_callbacks(store, batch, watch.id)
+
+
+async def _lacks_success(store: Store, batch_id: int, counts: FlowCounts) -> bool:
+    """Return whether a member did not succeed, other than a catch without a failure."""
+    missing = counts.total - counts.complete
+    if not counts.failed and missing:
+        async for members in member_pages(store, batch_id):
+            missing -= sum(_was_cancelled(job, NONE_FAILED) for job in members)
+    return missing > 0
 
 
 def _was_retried(job: Job) -> bool:
