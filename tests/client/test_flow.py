@@ -9,7 +9,7 @@ import pytest
 
 import kue
 from kue import JobFailed, Kue, State
-from kue.client import flow_enqueue
+from kue.client import flow_enqueue, flow_graph
 from kue.client.flow import Flow
 from tests.support.patience import PATIENCE_SECONDS
 
@@ -421,6 +421,23 @@ async def test_a_running_job_inserts_jobs_into_its_chain(q: Kue, maths: Maths) -
         assert await handle.result(timeout=PATIENCE_SECONDS) == 7
 
     assert maths.calls == [(1, 1), "inserted", (2, 5)]
+
+
+async def test_a_running_job_holds_what_follows_it_in_a_flow_of_any_size(
+    q: Kue, maths: Maths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_graph, "MAX_JOBS", 2)
+
+    @q.task
+    async def check(job: kue.ActiveJob) -> None:
+        await job.add(maths.note.options(delay="1h").si("inserted"), holds_next=True)
+
+    first = kue.group(maths.add.s(1, n) for n in range(3))
+    flow = await (first | check.si() | maths.note.si("last")).enqueue()
+    async with q.work():
+        await flow.jobs[3].result(timeout=PATIENCE_SECONDS)
+
+    assert (await flow.jobs[4].refresh()).state is State.BLOCKED
 
 
 # -- ordinary code -----------------------------------------------------------

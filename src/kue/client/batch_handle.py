@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from kue.client.flow_cycles import refuse_cycles
 from kue.client.flow_enqueue import LinkedAdd, calls_of, linked
-from kue.client.flow_graph import read_flow
 from kue.client.handle import JobHandle
 from kue.model.errors import InvalidTransition, JobNotFound
 from kue.model.job import Draft, State
@@ -23,6 +22,7 @@ from kue.worker.batches import (
     BatchOptions,
     cancel_members,
     cancel_not_started,
+    member_pages,
     restore_callbacks,
     retry_members,
 )
@@ -214,12 +214,16 @@ class JobFlows:
 
     async def _after(self, parent: Job) -> tuple[int, ...]:
         """Return the jobs of its flow that wait for *parent*."""
-        found = await read_flow(self._connection.store, parent.id)
-        return tuple(
-            job.id
-            for job in found.jobs.values()
-            if job.state is State.BLOCKED and parent.id in job.spec.after
-        )
+        flow = parent.id if parent.flow is None else parent.flow
+        found: list[int] = []
+        # All of them: a flow may be larger than what its graph shows.
+        async for members in member_pages(self._connection.store, flow):
+            found += [
+                job.id
+                for job in members
+                if job.state is State.BLOCKED and parent.id in job.spec.after
+            ]
+        return tuple(found)
 
 
 def iterated(calls: Iterable[Call]) -> Iterator[Call]:
