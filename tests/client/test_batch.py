@@ -443,6 +443,19 @@ async def test_a_batch_that_was_not_added_as_a_whole_fails(
         await ended(q, q.batch(stored.id))
 
 
+async def test_a_job_or_callback_of_another_queue_is_refused(
+    q: Kue, data: Import
+) -> None:
+    """It would be added to the store of this one, where no worker knows its task."""
+    other = Import(Kue("memory://"))
+    with pytest.raises(ValueError, match="one queue, <Signature of 'load'> is of"):
+        await kue.batch().then(other.told.s("then")).enqueue([data.load.s(1)])
+    with pytest.raises(ValueError, match="one queue, <Signature of 'load'> is of"):
+        await kue.batch().enqueue([data.load.s(1), other.load.s(2)])
+
+    assert sum((await q.counts()).values()) == 0
+
+
 async def test_what_cannot_be_a_job_is_refused_before_anything_is_added(
     q: Kue, data: Import
 ) -> None:

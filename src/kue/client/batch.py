@@ -11,8 +11,9 @@ Batches: many jobs with one progress, and callbacks for when all of them have en
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from kue.client.queue import Kue
     from kue.model.job import Draft, OnParentFailure
     from kue.model.payload import JSON
+
+C = TypeVar("C")
 
 #: The first failure and the batch itself survive an outage of the store.
 _OWN_OPTIONS = {"attempts": 100, "backoff": exponential("1s", max="1m", jitter=0.5)}
@@ -139,11 +142,14 @@ class BatchBuilder:
     def _queue_of(self, calls: Iterator[Call]) -> tuple[Kue, Iterator[Call]]:
         """Return the queue of the batch, and all *calls*."""
         head = list(islice(calls, 1))
-        before = (*self._before, *self._progress)
-        for call in (*before, *self._then, *self._catch, *self._finally, *head):
+        callbacks = (*self._before, *self._progress, *self._then, *self._catch)
+        callbacks = (*callbacks, *self._finally)
+        for call in (*callbacks, *head):
             queue = getattr(call, "queue", None)
             if queue is not None:
-                return queue, chain(head, calls)
+                for callback in callbacks:
+                    _of_queue(queue, callback)
+                return queue, map(partial(_of_queue, queue), chain(head, calls))
         if not head:
             raise ValueError("a batch needs at least one job, or a callback")
         raise TypeError(
@@ -201,6 +207,15 @@ class BatchBuilder:
         drafts = (_with_id(call, batch_id) for call in self._progress)
         calls = [_one_at_a_time(*pair) for pair in zip(drafts, keys, strict=True)]
         return ProgressReports(batch_id, calls).to_json()
+
+
+def _of_queue(queue: Kue, call: C) -> C:
+    """Return *call*; raises `ValueError` if it is of a task of another queue."""
+    if getattr(call, "queue", queue) is not queue:
+        raise ValueError(
+            f"all jobs of a batch must be of tasks of one queue, {call!r} is of another"
+        )
+    return call
 
 
 def batch(name: str = "", *, allow_failures: bool = False) -> BatchBuilder:
