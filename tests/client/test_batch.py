@@ -374,6 +374,70 @@ async def test_a_failure_after_a_retry_cancels_what_has_not_started(
     assert data.calls == [("caught", None)]
 
 
+@pytest.mark.parametrize("allow_failures", [False, True])
+@pytest.mark.parametrize("had_ended", [False, True])
+async def test_a_member_that_is_retried_adds_further_ones(
+    q: Kue, data: Import, allow_failures: bool, had_ended: bool
+) -> None:
+    @q.task(attempts=1)
+    async def split(job: kue.ActiveJob) -> list[int]:
+        if not data.go.is_set():
+            raise ConnectionError("the file is not there yet")
+        assert job.batch is not None
+        ids = await job.batch.add(data.load.s(row) for row in range(3))
+        added.set()
+        return ids
+
+    @q.task(attempts=1)
+    async def wait() -> None:
+        if not had_ended:
+            await added.wait()
+
+    added = asyncio.Event()
+    batch = kue.batch(allow_failures=allow_failures).catch(data.note.si("caught"))
+    handle = await batch.enqueue([split.s(), wait.s()])
+    async with q.work():
+        if had_ended:
+            with suppress(JobFailed):
+                await handle.result(timeout=PATIENCE_SECONDS)
+        await eventually(lambda: has_failed(q))
+        data.go.set()
+        assert await handle.retry_failed() == 1
+        await eventually(lambda: has_ended(handle, State.COMPLETE))
+
+    assert (await handle.progress()).complete == 5
+    assert sorted(row for row in data.calls if isinstance(row, int)) == [0, 1, 2]
+
+
+async def has_ended(handle: kue.BatchHandle, state: State) -> bool:
+    progress = await handle.progress()
+    return progress.state is state and progress.done == progress.total
+
+
+async def test_a_batch_that_is_cancelled_while_it_is_added_takes_no_more(
+    q: Kue, data: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_module, "MAX_BATCH", 4)
+    monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 4)
+    real, parts = flow_enqueue.LinkedAdd.add, 0
+
+    async def add(self: Any, drafts: Any) -> None:
+        nonlocal parts
+        parts += 1
+        if parts == 3:
+            [found] = (await q.batches()).batches
+            await q.batch(found.id).cancel("wrong file")
+        await real(self, drafts)
+
+    monkeypatch.setattr(flow_enqueue.LinkedAdd, "add", add)
+    handle = await kue.batch().enqueue(data.load.s(row) for row in range(40))
+
+    with pytest.raises(JobCancelled):
+        await ended(q, handle)
+    assert (await handle.progress()).total < 12
+    assert data.calls == []
+
+
 async def test_a_large_batch_is_added_in_parts(
     q: Kue, data: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,11 +21,12 @@ from msgspec.structs import replace
 from kue.aio.loop_thread import refuse_on_a_loop
 from kue.client.batch_handle import (
     BatchHandle,
-    FirstFailure,
+    NoMoreJobs,
     add_watched,
     drafts_of,
     iterated,
     joined,
+    stop_if_cancelled,
 )
 from kue.client.flow import check_signature
 from kue.client.flow_enqueue import LinkedAdd, calls_of, gate, open_gate
@@ -285,23 +286,29 @@ class BatchHead(NamedTuple):
 async def _send(
     connection: Connection, head: BatchHead, parts: Iterable[list[Draft]]
 ) -> BatchHandle:
-    adding = LinkedAdd(connection)
+    adding, is_gated = LinkedAdd(connection), head.drafts[0].type == GATE
     try:
         for part in parts:
             for call in calls_of(part):
                 await _add_members(adding, call, head)
-    except FirstFailure:
+                if is_gated and len(adding.added) >= head.batch:
+                    await stop_if_cancelled(connection.store, _batch_id(adding, head))
+    except NoMoreJobs:
         # The jobs that have not started are being cancelled: more would be, too.
         pass
     except BaseException:
         await adding.cancel("the batch could not be added as a whole")
         raise
-    if head.drafts[0].type == GATE:
+    if is_gated:
         ids = [one.id for one in adding.added[: len(head.drafts)]]
         if head.has_callbacks:
             await connection.store.update(head.ids_in_data(ids))
         await open_gate(connection, adding.added[0])
-    return BatchHandle(connection, adding.added[head.batch - 1].id)
+    return BatchHandle(connection, _batch_id(adding, head))
+
+
+def _batch_id(adding: LinkedAdd, head: BatchHead) -> int:
+    return adding.added[head.batch - 1].id
 
 
 async def _add_members(

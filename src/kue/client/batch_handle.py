@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from kue.client.flow import Flow
     from kue.model.duration import Duration
     from kue.model.job import Job
+    from kue.store.contract import Store
     from kue.store.values import FlowCounts
+
+#: Why members are cancelled that have not started, unless a reason is given.
+BATCH_CANCELLED = "its batch was cancelled"
 
 #: A member of a batch, or several that wait for each other.
 Call: TypeAlias = Union["Flow[Any]", Draft]
@@ -131,19 +135,43 @@ class BatchHandle:
         if batch.state.is_final:
             raise InvalidTransition(self.id, batch.state, "take more jobs")
         options = BatchOptions.of(batch)
-        watch = options.watch_of(batch)
-        before = (self.id,) if watch is None else (self.id, watch)
+        held = await self._held(batch, options)
+        if held is None:
+            return []
+        before, watch = held
         drafts = _all_joined(
             map(drafts_of, calls), flow=self.id, before=before, after=options.before
         )
-        adding = LinkedAdd(self._connection)
-        with suppress(FirstFailure):
+        adding, store = LinkedAdd(self._connection), self._connection.store
+        with suppress(NoMoreJobs):
             while chunk := list(islice(drafts, MAX_BATCH)):
-                await refuse_cycles(self._connection.store, chunk, before)
+                await refuse_cycles(store, chunk, {self.id, *before})
                 for call in calls_of(chunk):
                     goes_on = options.allow_failures
                     await add_watched(adding, call, watch, goes_on=goes_on)
+                    await stop_if_cancelled(store, self.id)
         return [one.id for one in adding.added]
+
+    async def _held(
+        self, batch: Job, options: BatchOptions
+    ) -> tuple[tuple[int, ...], int | None] | None:
+        """
+        Return which jobs wait for a new member, and of those the first failure's.
+
+        None if a failure ends the batch.  One that was retried waits for none: it looks
+        again for as long as members have not ended.
+        """
+        if batch.state is not State.BLOCKED:
+            return (), None
+        watch_id = options.watch_of(batch)
+        [watch] = await self._connection.store.get([watch_id]) if watch_id else [None]
+        if watch is not None and watch.state is State.BLOCKED:
+            return (self.id, watch.id), watch.id
+        [counts] = await self._connection.store.flow_counts([self.id])
+        if watch_id and counts.failed and not options.allow_failures:
+            return None
+        # Nothing waits for another failure.
+        return (self.id,), None
 
     async def cancel(self, reason: str = "") -> None:
         """Cancel the jobs that have not started; those that run go on."""
@@ -151,7 +179,7 @@ class BatchHandle:
         store = self._connection.store
         if not batch.state.is_final and CANCELLED not in batch.tags:
             await store.update([Change(self.id, tags=(*batch.tags, CANCELLED))])
-        reason = reason or "its batch was cancelled"
+        reason = reason or BATCH_CANCELLED
         if before := BatchOptions.of(batch).before:
             await cancel_not_started(store, await store.get(before), reason)
         await cancel_members(store, self.id, reason)
@@ -294,8 +322,8 @@ def _all_joined(
         start += len(drafts)
 
 
-class FirstFailure(Exception):
-    """A job of the batch failed, and the others are being cancelled."""
+class NoMoreJobs(Exception):
+    """The batch takes no more: a job of it failed, or it was cancelled."""
 
 
 async def add_watched(
@@ -305,7 +333,7 @@ async def add_watched(
     Add members of a batch whose job for the first failure is *watch*.
 
     Raises:
-        FirstFailure: That one runs or has run, unless the batch *goes_on* then.
+        NoMoreJobs: That one runs or has run, unless the batch *goes_on* then.
     """
     try:
         await adding.add(drafts)
@@ -313,6 +341,19 @@ async def add_watched(
         if exc.job_id != watch:
             raise
         if not goes_on:
-            raise FirstFailure from exc
+            raise NoMoreJobs from exc
         # Nothing waits for another failure.
         await adding.add([replace(one, before=one.before[:1]) for one in drafts])
+
+
+async def stop_if_cancelled(store: Store, batch_id: int) -> None:
+    """
+    Cancel what was added to a batch if it was cancelled before all of that was stored.
+
+    Raises:
+        NoMoreJobs: It was.
+    """
+    [batch] = await store.get([batch_id])
+    if batch is not None and CANCELLED in batch.tags:
+        await cancel_members(store, batch_id, BATCH_CANCELLED)
+        raise NoMoreJobs
