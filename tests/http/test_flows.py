@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -11,7 +12,7 @@ import kue
 from kue import Kue, State
 from kue.model.job import Completed, Failed
 from tests.support.jobs import OOPS, claim_one, end
-from tests.support.patience import PATIENCE_SECONDS
+from tests.support.patience import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture
@@ -341,6 +342,42 @@ async def test_a_batch_is_cancelled_and_retried(
     assert (await batch.progress()).cancelled == 3
     assert (await client.post(f"/batches/{batch.id}/retry")).json() == {"retried": 3}
     assert (await batch.progress()).cancelled == 0
+
+
+async def test_a_batch_that_is_cancelled_as_a_flow_ends_with_its_callbacks(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    called: list[str] = []
+    started, go = asyncio.Event(), asyncio.Event()
+
+    @q.task(attempts=1)
+    async def load(row: int) -> None:
+        started.set()
+        if not go.is_set():
+            await asyncio.sleep(PATIENCE_SECONDS)
+
+    @q.task
+    async def note(batch_id: int, what: str) -> None:
+        called.append(what)
+
+    async def has(*what: str) -> bool:
+        return called == [*what]
+
+    batch = kue.batch().then(note.s("then")).finally_(note.s("finally"))
+    late = load.options(delay="1h")
+    handle = await batch.enqueue([load.s(1), late.s(2), late.s(3)])
+    async with q.work():
+        await started.wait()
+
+        answer = await client.post(f"/flows/{handle.id}/cancel", json={"reason": "no"})
+
+        assert answer.json() == {"cancelled": 3}
+        with pytest.raises(kue.JobCancelled, match="the batch was cancelled"):
+            await handle.result(timeout=PATIENCE_SECONDS)
+        await eventually(lambda: has("finally"))
+        go.set()
+        await client.post(f"/flows/{handle.id}/retry")
+        await eventually(lambda: has("finally", "then"))
 
 
 async def test_retrying_a_failed_batch_retries_its_jobs(

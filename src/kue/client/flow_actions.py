@@ -9,7 +9,7 @@ from kue.client.flow_graph import graph_of, read_flow
 from kue.model.errors import InvalidTransition, JobNotFound
 from kue.model.job import UNFINISHED, State
 from kue.store.values import MAX_BATCH, MoveRequest, Result
-from kue.worker.batches import BATCH, block_again
+from kue.worker.batches import BATCH, block_again, member_pages
 
 if TYPE_CHECKING:
     from kue.client.connection import Connection
@@ -47,7 +47,8 @@ class FlowActions:
         Cancel what has not ended of a flow: all, or *job* and everything after it.
 
         Running jobs are asked to stop.  Returns how many jobs were cancelled or asked;
-        only the first 2,000 jobs of a flow are looked at.
+        only the first 2,000 jobs of a flow are looked at.  A batch then ends by itself,
+        with its callbacks.
 
         Raises:
             JobNotFound: There is no such job.
@@ -55,6 +56,8 @@ class FlowActions:
         """
         store = self._connection.store
         found = await _read(store, flow, job)
+        if batch := _batch(found, job):
+            return await _cancel_batch(self._connection, batch, reason)
         ids = list(found.jobs) if job is None else found.below(job)
         left = [at for at in sorted(ids) if found.jobs[at].state in UNFINISHED]
         number = 0
@@ -80,9 +83,8 @@ class FlowActions:
         """
         store = self._connection.store
         found = await _read(store, flow, job)
-        target = found.jobs.get(found.flow if job is None else job)
-        if target is not None and target.type == BATCH:
-            return await _retry_batch(self._connection, found, target.id)
+        if batch := _batch(found, job):
+            return await _retry_batch(self._connection, found, batch)
         failed = _failed(found, job)
         below = {at for one in failed for at in found.below(one)} - set(failed)
         lost = {
@@ -109,6 +111,25 @@ async def _read(store: Store, flow: int, job: int | None) -> FlowJobs:
                 f"job {job} is of flow {found.flow}, not of flow {whole.flow}"
             )
     return found
+
+
+def _batch(found: FlowJobs, job_id: int | None) -> int | None:
+    """Return the batch that a flow, or *job_id* in it, is; None for other jobs."""
+    target = found.jobs.get(found.flow if job_id is None else job_id)
+    return target.id if target is not None and target.type == BATCH else None
+
+
+async def _cancel_batch(connection: Connection, batch_id: int, reason: str) -> int:
+    """Cancel the jobs of a batch, also those that run; return how many."""
+    batch, store = BatchHandle(connection, batch_id), connection.store
+    before = await batch.progress()
+    await batch.cancel(reason)
+    number = (await batch.progress()).cancelled - before.cancelled
+    async for members in member_pages(store, batch_id):
+        running = [job.id for job in members if job.state is State.ACTIVE]
+        replies = await store.cancel(running, reason=reason) if running else []
+        number += sum(reply.word is Result.ASKED for reply in replies)
+    return number
 
 
 async def _retry_batch(

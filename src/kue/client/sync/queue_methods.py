@@ -426,7 +426,8 @@ class SyncQueueMethods(BlockingCalls):
         Cancel what has not ended of a flow: all, or *job* and everything after it.
 
         Running jobs are asked to stop.  Returns how many jobs were cancelled or asked;
-        only the first 2,000 jobs of a flow are looked at.
+        only the first 2,000 jobs of a flow are looked at.  A batch then ends by itself,
+        with its callbacks.
 
         Raises:
             JobNotFound: There is no such job.
