@@ -507,6 +507,18 @@ async def test_a_batch_that_was_not_added_as_a_whole_fails(
         await ended(q, q.batch(stored.id))
 
 
+async def test_a_batch_of_drafts_has_the_queue_of_any_other_job(
+    q: Kue, data: Import
+) -> None:
+    drafts = [data.load.draft(1), data.load.draft(2)]
+
+    with pytest.raises(ValueError, match="a batch of drafts alone does not know its"):
+        await kue.batch().enqueue(drafts)
+    handle = await kue.batch().enqueue([*drafts, data.load.s(3)])
+
+    assert (await ended(q, handle))["complete"] == 3
+
+
 async def test_a_job_or_callback_of_another_queue_is_refused(
     q: Kue, data: Import
 ) -> None:

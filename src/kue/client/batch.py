@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -28,11 +28,11 @@ from kue.client.batch_handle import (
     joined,
     stop_if_cancelled,
 )
-from kue.client.flow import check_signature
+from kue.client.flow import Flow, check_signature
 from kue.client.flow_enqueue import LinkedAdd, calls_of, gate, open_gate
 from kue.client.sync.flow_handles import SyncBatchHandle
 from kue.model.backoff import exponential
-from kue.model.job import id_at
+from kue.model.job import Draft, id_at
 from kue.model.names import check_name
 from kue.store.values import MAX_BATCH, Change
 from kue.worker.batch_progress import PROGRESS, ProgressReports
@@ -46,10 +46,8 @@ if TYPE_CHECKING:
     from kue.client.connection import Connection
     from kue.client.flow import Signature
     from kue.client.queue import Kue
-    from kue.model.job import Draft, OnParentFailure
+    from kue.model.job import OnParentFailure
     from kue.model.payload import JSON
-
-C = TypeVar("C")
 
 #: The first failure and the batch itself survive an outage of the store.
 _OWN_OPTIONS = {"attempts": 100, "backoff": exponential("1s", max="1m", jitter=0.5)}
@@ -142,20 +140,20 @@ class BatchBuilder:
 
     def _queue_of(self, calls: Iterator[Call]) -> tuple[Kue, Iterator[Call]]:
         """Return the queue of the batch, and all *calls*."""
-        head = list(islice(calls, 1))
         callbacks = (*self._before, *self._progress, *self._then, *self._catch)
         callbacks = (*callbacks, *self._finally)
-        for call in (*callbacks, *head):
-            queue = getattr(call, "queue", None)
-            if queue is not None:
-                for callback in callbacks:
-                    _of_queue(queue, callback)
-                return queue, map(partial(_of_queue, queue), chain(head, calls))
-        if not head:
-            raise ValueError("a batch needs at least one job, or a callback")
-        raise TypeError(
-            f"a batch is made of signatures such as task.s(…), not of {head[0]!r}"
-        )
+        head: list[Call] = []
+        # Drafts do not know their queue.
+        while not callbacks and (not head or isinstance(head[-1], Draft)):
+            if (call := next(calls, None)) is None:
+                break
+            head.append(call)
+        known = callbacks[0] if callbacks else head[-1] if head else None
+        if not isinstance(known, Flow):
+            raise _unknown_queue(known)
+        for callback in callbacks:
+            _of_queue(known.queue, callback)
+        return known.queue, map(partial(_of_queue, known.queue), chain(head, calls))
 
     async def _add(self, connection: Connection, calls: Iterator[Call]) -> BatchHandle:
         connection = await connection.home_of_flow()
@@ -210,9 +208,23 @@ class BatchBuilder:
         return ProgressReports(batch_id, calls).to_json()
 
 
-def _of_queue(queue: Kue, call: C) -> C:
+def _unknown_queue(last: Call | None) -> Exception:
+    """Return the error about a batch of which only the *last* job is known, if any."""
+    if last is None:
+        return ValueError("a batch needs at least one job, or a callback")
+    if isinstance(last, Draft):
+        return ValueError(
+            "a batch of drafts alone does not know its queue; make one of the jobs "
+            "with task.s(…), or give the batch a callback"
+        )
+    return TypeError(
+        f"a batch is made of signatures such as task.s(…), not of {last!r}"
+    )
+
+
+def _of_queue(queue: Kue, call: Call) -> Call:
     """Return *call*; raises `ValueError` if it is of a task of another queue."""
-    if getattr(call, "queue", queue) is not queue:
+    if isinstance(call, Flow) and call.queue is not queue:
         raise ValueError(
             f"all jobs of a batch must be of tasks of one queue, {call!r} is of another"
         )
