@@ -400,6 +400,21 @@ async def test_designer_8_a_job_blocked_by_a_failed_one_says_so_and_offers_its_r
     assert await state_of(q.store, parent.id) is State.WAITING
 
 
+async def test_a_failed_job_is_named_among_many_that_a_job_waits_for(
+    page: Page, address: str, q: Kue
+) -> None:
+    parent = await running(q, "fetch")
+    others = [(await q.enqueue("other")).id for _ in range(30)]
+    child = await q.enqueue("report", after=[*others, parent.id])
+    await q.store.settle([failure_of(parent, "no route to the bank")])
+
+    await page.goto(f"{address}/jobs/{child.id}")
+
+    notice = page.get_by_role("note").filter(has_text="Blocked")
+    await expect(notice).to_contain_text(f"Job {parent.id} of type fetch failed")
+    await expect(page.get_by_text("and 11 more")).to_be_visible()
+
+
 async def test_designer_8_a_blocked_job_can_be_run_without_waiting_from_the_menu(
     page: Page, address: str, q: Kue
 ) -> None:

@@ -11,6 +11,7 @@ import kue
 from kue import JobFailed, Kue, State
 from kue.client import flow_enqueue, flow_graph
 from kue.client.flow import Flow
+from kue.client.stuck_jobs import failed_parents, failed_parents_of
 from tests.support.patience import PATIENCE_SECONDS
 
 
@@ -438,6 +439,25 @@ async def test_a_running_job_holds_what_follows_it_in_a_flow_of_any_size(
         await flow.jobs[3].result(timeout=PATIENCE_SECONDS)
 
     assert (await flow.jobs[4].refresh()).state is State.BLOCKED
+
+
+async def test_a_flow_that_waits_for_an_inserted_job_that_failed_says_so(
+    q: Kue, maths: Maths
+) -> None:
+    @q.task
+    async def check(job: kue.ActiveJob) -> list[int]:
+        return await job.add(maths.fail.si(), holds_next=True)
+
+    flow = await (check.s() | maths.note.si("last")).enqueue()
+    async with q.work():
+        [inserted] = await flow.jobs[0].result(timeout=PATIENCE_SECONDS)
+        with pytest.raises(JobFailed, match="broken"):
+            await (await q.get(inserted)).result(timeout=PATIENCE_SECONDS)
+
+    last = await flow.jobs[1].refresh()
+    assert [job.id for job in await failed_parents_of(q.store, last)] == [inserted]
+    [stuck] = await failed_parents(q.store)
+    assert str(stuck) == f"1 job waits for job {inserted} of type 'fail', which failed"
 
 
 # -- ordinary code -----------------------------------------------------------

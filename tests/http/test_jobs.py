@@ -579,7 +579,20 @@ async def test_a_job_is_shown_whole_in_any_state(
     answer = await client.get(f"/jobs/{job_id}")
 
     assert answer.status_code == 200
-    assert answer.json() == await document_of(q, job_id)
+    assert answer.json() == await document_of(q, job_id) | {"failed_parents": []}
+
+
+async def test_a_job_is_shown_with_the_failed_jobs_that_it_waits_for(
+    client: httpx.AsyncClient, q: Kue
+) -> None:
+    first, second = [await job_in(q.store, State.FAILED, type) for type in ("a", "b")]
+    after = [first, await add_one(q.store), second]
+    stuck = await add_one(q.store, after=after)
+    ended = await add_one(q.store, after=[first], on_parent_failure="run")
+
+    found = [(await client.get(f"/jobs/{at}")).json() for at in (stuck, ended)]
+
+    assert [one["failed_parents"] for one in found] == [[first, second], []]
 
 
 async def test_the_token_of_a_run_is_told_to_nobody(

@@ -79,6 +79,21 @@ async def test_a_new_job_that_ends_at_once_is_not_waited_for(
     assert await state_of(store, target) is State.WAITING
 
 
+@pytest.mark.parametrize("type", TYPES)
+async def test_the_parents_of_a_blocked_job_are_those_it_waits_for_now(
+    store: Store, type: str
+) -> None:
+    target, free_one = await blocked(store), await add_one(store, "free")
+    [parent] = (await get_one(store, target)).spec.after
+    [new] = await add_linked(store, linked(type, before=[target]))
+
+    assert await store.parents([free_one, target]) == [[], sorted([parent, new])]
+    await free(store, target)
+    assert await store.parents([target, 4711]) == [[new], []]
+    await run_all(store, type)
+    assert await store.parents([target]) == [[]]
+
+
 async def test_a_job_may_be_before_several(store: Store) -> None:
     targets = [await blocked(store, type) for type in TYPES]
     [new] = await add_linked(store, linked("new", before=targets))

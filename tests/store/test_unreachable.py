@@ -121,6 +121,7 @@ VERBS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "page": lambda store: store.page(PageRequest()),
     "members": lambda store: store.members(1),
     "flow_counts": lambda store: store.flow_counts([1]),
+    "parents": lambda store: store.parents([1]),
     "count": lambda store: store.count(),
     "types": lambda store: store.types(),
     "logs": lambda store: store.logs(1),

@@ -31,9 +31,10 @@ class FailedParent(NamedTuple):
 async def failed_parents(store: Store) -> list[FailedParent]:
     """Return failed jobs that others wait for, those with most of them first."""
     page = await store.page(PageRequest(State.BLOCKED, limit=MAX_BLOCKED))
+    stuck = [job.id for job in page.jobs if job.on_parent_failure == "block"]
     waiting: dict[int, int] = {}
-    for job in page.jobs:
-        for parent in _needed(job):
+    for parents in await store.parents(stuck) if stuck else []:
+        for parent in parents:
             waiting[parent] = waiting.get(parent, 0) + 1
     found = await store.get(sorted(waiting)[:MAX_READ])
     failed = [
@@ -45,14 +46,11 @@ async def failed_parents(store: Store) -> list[FailedParent]:
 
 
 async def failed_parents_of(store: Store, job: Job) -> list[Job]:
-    """Return the failed jobs that *job* waits for."""
-    if job.state is not State.BLOCKED or not _needed(job):
+    """Return the failed jobs that *job* waits for, until one is retried."""
+    if job.state is not State.BLOCKED or job.on_parent_failure != "block":
         return []
-    found = await store.get(_needed(job)[:MAX_READ])
+    [parents] = await store.parents([job.id])
+    found: list[Job | None] = []
+    for start in range(0, len(parents), MAX_BATCH):
+        found += await store.get(parents[start : start + MAX_BATCH])
     return [one for one in found if one is not None and one.state is State.FAILED]
-
-
-def _needed(job: Job) -> list[int]:
-    """Return the jobs that must succeed before *job* runs."""
-    is_needed = job.on_parent_failure == "block"
-    return list(dict.fromkeys(job.spec.after)) if is_needed else []

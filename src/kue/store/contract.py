@@ -849,6 +849,15 @@ class Store(ABC):
         """
 
     @abstractmethod
+    async def parents(self, job_ids: Sequence[int]) -> list[list[int]]:
+        """
+        Return for each job, if it is blocked, the jobs that it waits for now, by id.
+
+        Those that were added with it in ``before`` are among them.  At most
+        `kue.model.job.MAX_PARENTS` of each are returned.
+        """
+
+    @abstractmethod
     async def count(self) -> dict[str, dict[State, int]]:
         """Return how many jobs there are: type → state → number, for every type."""
 

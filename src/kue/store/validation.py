@@ -322,6 +322,7 @@ CHECKS: dict[str, Callable[..., None]] = {
     "schedule": check_schedule,
     "get": lambda job_ids: check_batch(job_ids, "jobs"),
     "newest_logs": lambda job_ids, lines: check_batch(job_ids, "jobs"),
+    "parents": lambda job_ids: check_batch(job_ids, "jobs"),
     "flow_counts": lambda flows: check_batch(flows, "flows"),
     "errors": lambda type=None, limit=50: check_limit(limit, least=1, most=MAX_ERRORS),
     "keep": lambda request, **_: check_kept(request.room, request.name, request.value),

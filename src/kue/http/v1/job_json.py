@@ -9,7 +9,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from kue.http.framework.problem import bad_request
-from kue.model.job_json import JobView
+from kue.model.job_json import JobDetail, JobView
 from kue.model.payload import value_of
 from kue.model.view_struct import View
 from kue.store.values import MAX_PATHS, DataPath, Filter
@@ -34,6 +34,13 @@ class JobPage(msgspec.Struct, frozen=True):
     #: the state and type.
     looked_at: int | None = None
     total: int | None = None
+
+
+class ShownJob(JobDetail, frozen=True, kw_only=True):
+    """A job as it is now, with its history, and what it waits for in vain."""
+
+    #: Failed jobs that it waits for, until those are retried.
+    failed_parents: list[int]
 
 
 class LogLineView(View, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from kue.client.handle import job_of
 from kue.client.new_job import JobId, NewJob, Tags, invalid_option
+from kue.client.stuck_jobs import failed_parents_of
 from kue.http.auth.roles import Scope
 from kue.http.framework.operations import Input, RequestContext, Section
 from kue.http.framework.problem import bad_request, input_errors
@@ -23,6 +24,7 @@ from kue.http.v1.job_json import (
     JobsQuery,
     Log,
     LogLineView,
+    ShownJob,
 )
 from kue.model.errors import BadPayload, JobNotFound
 from kue.model.job_json import AttemptView, JobDetail, job_detail, job_view
@@ -161,9 +163,12 @@ async def add_many(
 
 
 @section.get("/{job_id}")
-async def show(context: RequestContext, job_id: JobId) -> JobDetail:
+async def show(context: RequestContext, job_id: JobId) -> ShownJob:
     """One job, with everything about it."""
-    return _detail(context, job_of(await context.q.get(job_id)))
+    job = job_of(await context.q.get(job_id))
+    failed = await failed_parents_of(context.q.store, job)
+    detail = msgspec.structs.asdict(_detail(context, job))
+    return ShownJob(**detail, failed_parents=[one.id for one in failed])
 
 
 @section.patch("/{job_id}")

@@ -156,6 +156,7 @@ class RedisStore(Store):
     page = _verb(pages.page)
     members = _verb(flows.members)
     flow_counts = _verb(flows.flow_counts)
+    parents = _verb(flows.parents)
     types = _verb(pages.types)
     count = _verb(queries.count)
     logs = _verb(queries.logs)

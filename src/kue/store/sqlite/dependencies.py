@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kue.model.events import Kind
-from kue.model.job import Cancelled, State
+from kue.model.job import MAX_PARENTS, Cancelled, State
 from kue.model.parent_failure import NONE_FAILED, Effect, effect_of, reason_of
 from kue.store.sqlite import ranking, removal, transitions
 from kue.store.sqlite.rows import state_rows_of
@@ -20,6 +20,7 @@ from kue.store.sqlite.verb_transaction import Transaction, as_json, entered
 from kue.store.sqlite.verbs import limits
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Sequence
 
 #: The most dependants that one transaction notifies.
@@ -27,6 +28,10 @@ CASCADE = 1000
 #: How long a call that is stored in parts may take; then its producer is gone.
 MAX_HOLD_MS = 3_600_000
 _ANY = "SELECT EXISTS (SELECT 1 FROM links)"
+_PARENTS_OF = """
+SELECT parent FROM links JOIN jobs ON id = child
+WHERE child = ? AND parent <> child AND state = 'blocked' ORDER BY parent LIMIT ?
+"""
 #: With how those ended before whose dependants were not all notified.
 _PARENTS = """
 SELECT DISTINCT parent, endings.how FROM links LEFT JOIN endings USING (parent)
@@ -103,6 +108,14 @@ def notify_dependants(tx: Transaction) -> None:
             tx.dependants += notified
             if not is_all:
                 tx.run(_POSTPONE, parent, how)
+
+
+def parents(db: sqlite3.Connection, job_ids: Sequence[int]) -> list[list[int]]:
+    """Return for each job, if it is blocked, the jobs that it waits for."""
+    return [
+        [parent for (parent,) in db.execute(_PARENTS_OF, (job_id, MAX_PARENTS))]
+        for job_id in job_ids
+    ]
 
 
 def notify_postponed(tx: Transaction, limit: int) -> tuple[int, bool]:

@@ -23,7 +23,7 @@ from kue.model.job import State
 from kue.model.settings import LEASE_MS
 from kue.store.batches import bytes_of_draft, bytes_of_outcome, producer_of_part, split
 from kue.store.contract import Events, OnProgress, Store
-from kue.store.sqlite import error_groups, flows, ranking
+from kue.store.sqlite import dependencies, error_groups, flows, ranking
 from kue.store.sqlite.engine import DatabaseThreads
 from kue.store.sqlite.file_url import FileLocation
 from kue.store.sqlite.verbs import (
@@ -448,6 +448,7 @@ class SqliteStore(Store):
 
     get = _reading(Store.get, pages.get, needs_now=True)
     flow_counts = _reading(Store.flow_counts, flows.counts)
+    parents = _reading(Store.parents, dependencies.parents)
     count = _reading(Store.count, queries.count)
     types = _reading(Store.types, queries.types)
     logs = _reading(Store.logs, queries.logs)

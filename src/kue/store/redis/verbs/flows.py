@@ -1,10 +1,11 @@
-"""Flows: the verbs `members` and `flow_counts`, over the indexes of all shards."""
+"""Flows: the verbs `members`, `flow_counts` and `parents`, over all shards."""
 
 from __future__ import annotations
 
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from kue.model.job import MAX_PARENTS
 from kue.store.redis.verbs.pages import page_of, unranked
 from kue.store.validation import check_batch, check_limit, read_cursor
 from kue.store.values import FlowCounts, Page, PageRequest
@@ -83,6 +84,19 @@ async def flow_counts(db: Shards, flows: Sequence[int]) -> list[FlowCounts]:
 def _counts(present: int, numbers: list[int]) -> FlowCounts:
     ends, gone = numbers[: len(_ENDS)], numbers[len(_ENDS) :]
     return FlowCounts(present + sum(gone), *ends)
+
+
+async def parents(db: Shards, job_ids: Sequence[int]) -> list[list[int]]:
+    check_batch(job_ids, "jobs")
+    found: list[list[int]] = [[] for _ in job_ids]
+    for shard, positions in db.by_shard(job_ids).items():
+        keys = [db.keys[shard].job(f"{job_ids[at]}:after") for at in positions]
+        asked = [("SRANDMEMBER", key, MAX_PARENTS) for key in keys]
+        for at, ids in zip(positions, await db.read_many(shard, asked), strict=True):
+            parents = {int(one) for one in ids if one.isdigit()}
+            # One that waits for itself is held until all before it were added.
+            found[at] = sorted(parents - {job_ids[at]})
+    return found
 
 
 async def _exist(db: Shards, flows: Sequence[int]) -> set[int]:

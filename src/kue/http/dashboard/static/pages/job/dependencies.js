@@ -32,7 +32,7 @@ export function dependencies() {
   function show(job) {
     stop();
     stop = () => {};
-    const first = job.after.slice(0, MAX_READ);
+    const first = neededBy(job).slice(0, MAX_READ);
     // Once it is no longer blocked, they do not matter and may have been removed.
     if (job.state !== "blocked") {
       draw(job, first.map((id) => ({ id })));
@@ -46,12 +46,12 @@ export function dependencies() {
   }
 
   function draw(job, found) {
-    const rest = job.after.length - found.length;
+    const rest = neededBy(job).length - found.length;
     fill(
       node,
       job.parent !== null && h("p", null, "Part of ", jobLink(job.parent)),
       h("p", null, h("a", { href: href(`/flows/${job.id}`) }, "Graph of the flow")),
-      job.after.length > 0 && h("p", { class: "faint" }, CONDITIONS[job.on_parent_failure]),
+      neededBy(job).length > 0 && h("p", { class: "faint" }, CONDITIONS[job.on_parent_failure]),
       h("ul", null, found.map(item)),
       rest > 0 && h("p", { class: "faint" }, `and ${rest} more`),
     );
@@ -64,6 +64,11 @@ export function dependencies() {
 
 export function hasDependencies(job) {
   return job.parent !== null || job.flow !== null || job.after.length > 0;
+}
+
+//: The jobs that it waits for, first those that failed: they may be inserted ones.
+function neededBy(job) {
+  return [...new Set([...job.failed_parents, ...job.after])];
 }
 
 function isFailed({ state }) {
