@@ -8,6 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
+import kue
 from kue import (
     ActiveJob,
     BadPayload,
@@ -19,6 +20,7 @@ from kue import (
     State,
     current_job,
 )
+from kue.client import flow_enqueue
 from kue.client.hooks import CallNext
 from kue.model.job import Error
 
@@ -133,6 +135,53 @@ async def test_jobs_that_wait_for_a_job_run_after_it(inline: Kue) -> None:
     await first.enqueue()
 
     assert order == ["first", "last"]
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_a_flow_has_ended_when_it_was_added(
+    inline: Kue, monkeypatch: pytest.MonkeyPatch, is_large: bool
+) -> None:
+    if is_large:
+        monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 2)
+
+    @inline.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    @inline.task
+    async def total(numbers: list[int]) -> int:
+        return sum(numbers)
+
+    flow = await (kue.group(double.s(n) for n in range(4)) | total.s()).enqueue()
+    assert (await flow.jobs[-1].refresh()).state is State.COMPLETE
+    assert await flow.result() == 12
+
+    single = await double.s(5).enqueue()
+    assert await single.result() == 10
+
+
+async def test_a_batch_has_ended_with_its_callbacks_when_it_was_added(
+    inline: Kue,
+) -> None:
+    calls: list[object] = []
+
+    @inline.task
+    async def load(job: ActiveJob, row: int) -> None:
+        calls.append(row)
+        if row == 1:
+            assert job.batch is not None
+            await job.batch.add([load.s(2)])
+
+    @inline.task
+    async def note(batch_id: int, what: str) -> None:
+        calls.append(what)
+
+    batch = kue.batch().before(note.s("before")).then(note.s("then"))
+    handle = await batch.finally_(note.s("finally")).enqueue([load.s(1)])
+
+    assert (await handle.progress()).state is State.COMPLETE
+    assert calls[:3] == ["before", 1, 2]
+    assert sorted(map(str, calls[3:])) == ["finally", "then"]
 
 
 async def test_a_job_that_is_released_stays_delayed(inline: Kue) -> None:

@@ -316,6 +316,7 @@ async def _send(
         if head.has_callbacks:
             await connection.store.update(head.ids_in_data(ids))
         await open_gate(connection, adding.added[0])
+    await adding.run()
     return BatchHandle(connection, _batch_id(adding, head))
 
 

@@ -150,6 +150,7 @@ class BatchHandle:
                     goes_on = options.allow_failures
                     await add_watched(adding, call, watch, goes_on=goes_on)
                     await stop_if_cancelled(store, self.id)
+        await adding.run()
         return [one.id for one in adding.added]
 
     async def _held(
@@ -238,6 +239,7 @@ class JobFlows:
                 for draft in drafts
             ]
         )
+        await adding.run()
         return [one.id for one in adding.added]
 
     async def _after(self, parent: Job) -> tuple[int, ...]:

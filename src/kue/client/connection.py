@@ -19,7 +19,7 @@ from kue.model.errors import DuplicateJob
 from kue.model.retry_policy import MAX_STALLS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from kue.model.job import Draft
     from kue.model.payload import JSON
@@ -114,6 +114,9 @@ class Connection:
             [added] = await self.batcher.add_batch([draft], durable=True)
             return added
         return await self.batcher.add(draft)
+
+    async def run_added(self, types: Iterable[str], added: Sequence[Added]) -> None:
+        """Run jobs of *types* that were just added in a flow, unless workers do."""
 
     async def moment(self, when: Duration | datetime, *, field: str) -> int:
         """Return an aware datetime, or the store's time after a duration; Unix ms."""

@@ -64,6 +64,7 @@ async def add_linked(
         raise
     if is_gated:
         await open_gate(connection, adding.added[0])
+    await adding.run()
     return adding.added[is_gated:]
 
 
@@ -130,11 +131,16 @@ class LinkedAdd:
         self._durable = durable
         #: In the order of the drafts.
         self.added: list[Added] = []
+        self._types: set[str] = set()
 
     async def add(self, drafts: Sequence[Draft]) -> None:
         """Add *drafts*, in calls of up to MAX_BATCH drafts and about 1 MiB."""
         for call in calls_of(drafts):
             await self._add_call(call)
+
+    async def run(self) -> None:
+        """Run what was added, where a connection does that itself."""
+        await self._connection.run_added(self._types, self.added)
 
     async def cancel(self, reason: str) -> None:
         """Cancel what was added and has not ended."""
@@ -145,6 +151,7 @@ class LinkedAdd:
 
     async def _add_call(self, drafts: Sequence[Draft]) -> None:
         first = len(self.added)
+        self._types.update(draft.type for draft in drafts)
         self.added += [REFUSED] * len(drafts)
 
         async def add_rest(rest: Sequence[Draft]) -> list[Added]:

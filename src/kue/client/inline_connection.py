@@ -25,10 +25,11 @@ from kue.worker import log_capture
 from kue.worker.active_run import ActiveRun
 from kue.worker.current_job import CURRENT
 from kue.worker.executor import execute
+from kue.worker.flow_jobs import processors
 from kue.worker.run_services import RunServices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from kue.client.hooks import Hooks
     from kue.client.registry import HandlerRegistry
@@ -63,6 +64,8 @@ class InlineConnection(Connection):
         self._hooks = hooks
         self._worker = f"sync-{secrets.token_hex(4)}"
         self._claims = 0
+        #: Handlers of what Kue itself adds to flows.
+        self._flow_jobs = {one.type: one.handler for one in processors(store)}
         self._services: RunServices | None = None
         #: Jobs that run now, in this task or in others.
         self._running: dict[int, asyncio.Event] = {}
@@ -73,14 +76,14 @@ class InlineConnection(Connection):
 
     async def _add(self, draft: Draft, *, durable: bool) -> Added:
         added = await super()._add(draft, durable=durable)
-        await self._run_added([draft], [added])
+        await self.run_added([draft.type], [added])
         return added
 
     async def add_batch(
         self, drafts: Sequence[Draft], *, durable: bool = False
     ) -> list[Added]:
         added = await super().add_batch(drafts, durable=durable)
-        await self._run_added(drafts, added)
+        await self.run_added((draft.type for draft in drafts), added)
         return added
 
     async def close(self) -> None:
@@ -91,10 +94,10 @@ class InlineConnection(Connection):
             await self._services.close()
         await super().close()
 
-    async def _run_added(self, drafts: Sequence[Draft], added: Sequence[Added]) -> None:
+    async def run_added(self, types: Iterable[str], added: Sequence[Added]) -> None:
         ids = [one.id for one in added if one.new]
         await self._promote(ids, frozenset({State.DELAYED}))
-        queues = [*(draft.type for draft in drafts), *self._handlers.own_queues]
+        queues = [*types, *self._handlers.own_queues, *self._flow_jobs]
         while job := await self._claim(list(dict.fromkeys(queues))):
             await self._run(job)
         for job_id in ids:
@@ -144,7 +147,8 @@ class InlineConnection(Connection):
 
     async def _execute(self, run: ActiveRun) -> Ending | None:
         CURRENT.set(run)
-        return await execute(run, self._handlers.handler(run.name))
+        handler = self._flow_jobs.get(run.type) or self._handlers.handler(run.name)
+        return await execute(run, handler)
 
     async def _settle(self, outcome: Outcome) -> None:
         ending = outcome.ending
