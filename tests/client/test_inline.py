@@ -246,6 +246,25 @@ async def test_a_null_store_checks_jobs_and_forgets_them() -> None:
             await q.enqueue("email", object())
 
 
+async def test_a_null_store_forgets_flows_and_batches_of_any_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 2)
+    async with Kue("null://") as q:
+
+        @q.task
+        async def load(row: int) -> int:
+            return row
+
+        flow = await kue.group(load.s(row) for row in range(5)).enqueue()
+        batch = kue.batch().before(load.s()).progress(load.s()).then(load.s())
+        handle = await batch.enqueue(load.s(row) for row in range(5))
+
+        assert len(flow.jobs) == 5
+        with pytest.raises(JobNotFound):
+            await handle.progress()
+
+
 @pytest.mark.parametrize("url", ["memory://", "sync://", "null://"])
 async def test_a_queue_in_memory_is_not_shared_with_other_processes(url: str) -> None:
     async with Kue(url) as q:

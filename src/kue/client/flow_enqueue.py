@@ -8,6 +8,7 @@ cancels the jobs if that did not happen within an hour.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from kue.client.backpressure import add_when_room
 from kue.client.flow_handle import FlowHandle
 from kue.client.handle import added_handle
+from kue.model.errors import JobNotFound
 from kue.store.batches import bytes_of_draft, split
 from kue.store.values import MAX_BATCH, REFUSED
 from kue.worker.flow_jobs import GATE, OPEN, use_flow_jobs
@@ -78,9 +80,11 @@ def gate(connection: Connection) -> Draft:
 async def open_gate(connection: Connection, added: Added) -> None:
     """Let the jobs run that wait for a gate."""
     handle: JobHandle[None] = added_handle(connection, GATE, added)
-    # First, so that a gate which is due by now is not taken for an abandoned one.
-    await handle.update(data=OPEN)
-    await handle.promote()
+    # One that was removed has cancelled the jobs; and null:// keeps none.
+    with suppress(JobNotFound):
+        # First, so that a gate which is due by now is not taken for an abandoned one.
+        await handle.update(data=OPEN)
+        await handle.promote()
 
 
 def _behind_gate(connection: Connection, drafts: Sequence[Draft]) -> list[Draft]:
