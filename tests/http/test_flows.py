@@ -76,6 +76,13 @@ async def test_a_flow_is_added_by_name_in_any_order(
             [step("a", "add"), step("b", "add", data=7, inputs={"x": "a"})],
             "inputs need data that is an object",
         ),
+        (
+            [
+                {"name": "a", "job": {"type": "add", "remove_on_complete": True}},
+                step("b", "add", inputs={"x": "a"}),
+            ],
+            "a has remove_on_complete, and so leaves no result for b",
+        ),
     ],
 )
 async def test_a_flow_that_makes_no_sense_is_refused(

@@ -69,14 +69,18 @@ class FlowStep(NamedTuple):
     inputs: Mapping[str, str | Sequence[str]] = {}
 
     @property
-    def parents(self) -> list[str]:
-        """The names of all steps that it waits for."""
-        taken = [
+    def taken(self) -> list[str]:
+        """The names of the steps whose results are its arguments."""
+        return [
             name
             for names in self.inputs.values()
             for name in ([names] if isinstance(names, str) else names)
         ]
-        return list(dict.fromkeys((*self.after, *taken)))
+
+    @property
+    def parents(self) -> list[str]:
+        """The names of all steps that it waits for."""
+        return list(dict.fromkeys((*self.after, *self.taken)))
 
 
 def steps_of(q: Kue, flow: NewFlow) -> dict[str, FlowStep]:
@@ -124,7 +128,8 @@ async def add_steps(
     Add a flow of *steps*; return its id, and what was added by name.
 
     Raises:
-        ValueError: A step waits for one that is not there, or for itself.
+        ValueError: A step waits for one that is not there, or for itself, or takes a
+            result that is not kept.
         What `Kue.enqueue` raises.
     """
     order = _ordered(steps)
@@ -144,6 +149,12 @@ def _ordered(steps: Mapping[str, FlowStep]) -> list[str]:
                 raise ValueError(
                     f"{name} waits for {parent}, which the flow does not have; it has: "
                     f"{known}"
+                )
+        for parent in step.taken:
+            if steps[parent].draft.spec.remove_on_complete:
+                raise ValueError(
+                    f"{parent} has remove_on_complete, and so leaves no result for "
+                    f"{name}; keep the job, or wait for it without its result (after)"
                 )
     graph = {name: step.parents for name, step in steps.items()}
     try:
