@@ -234,6 +234,34 @@ async def test_a_job_that_would_not_wait_for_its_success_is_refused(
     assert await q.count(State.WAITING, "prepare") == 0
 
 
+async def test_a_link_that_would_run_when_it_has_failed_is_refused(
+    q: Kue, data: Callbacks
+) -> None:
+    whatever = data.load.options(on_parent_failure="run")
+
+    with pytest.raises(ValueError, match="cannot wait for others with"):
+        await (
+            kue.batch()
+            .before(data.prepare.s())
+            .enqueue([data.load.s(1) | whatever.si(2)])
+        )
+
+    assert await q.count(State.WAITING, "prepare") == 0
+
+
+async def test_a_catch_in_a_batch_does_not_run_when_it_has_failed(
+    q: Kue, data: Callbacks
+) -> None:
+    data.is_ready = False
+    chain = (data.load.s(1) | data.load.s()).catch(data.note.si("caught"))
+    handle = await kue.batch().before(data.prepare.s()).enqueue([chain])
+
+    with pytest.raises(JobFailed):
+        await ended(q, handle)
+
+    assert data.calls == [("before", 3, 0)]
+
+
 # -- progress ------------------------------------------------------------------
 
 

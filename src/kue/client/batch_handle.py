@@ -299,14 +299,18 @@ def joined(
 def _held(draft: Draft, after: tuple[int, ...]) -> Draft:
     """Return a draft that waits for *after*, unless it waits for another member."""
     spec, policy = draft.spec, draft.on_parent_failure
-    if not after or any(reference < 0 for reference in spec.after):
+    if not after:
         return draft
-    if spec.after and policy in ("run", "only"):
+    # Members are cancelled if the callback fails: a catch of them is, too.
+    waits_for_others = any(reference > 0 for reference in spec.after)
+    if (policy == "run" and spec.after) or (policy == "only" and waits_for_others):
         raise ValueError(
             f"a job of a batch with before(…) cannot wait for others with "
             f"on_parent_failure={policy!r}: it would not wait for that callback to "
             "succeed"
         )
+    if any(reference < 0 for reference in spec.after):
+        return draft
     spec = replace(spec, after=(*spec.after, *after))
     return replace(draft, spec=spec, on_parent_failure="cancel")
 
