@@ -339,6 +339,7 @@ READS: dict[str, Verb] = {
     **{f"page {state}": _page(state) for state in State},
     "count": lambda store, scene: store.count(),
     "types": lambda store, scene: store.types(),
+    "parents": lambda store, scene: store.parents([scene.blocked]),
     "logs": lambda store, scene: store.logs(scene.plain.id),
     "chunks": lambda store, scene: store.chunks(scene.plain.id),
     "steps": lambda store, scene: store.steps(scene.plain.id),

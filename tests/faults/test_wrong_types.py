@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 import redis
 
+from kue.client.stuck_jobs import failed_parents, failed_parents_of
 from kue.model.errors import StoreError
 from kue.store.contract import Store
 from kue.store.redis.keys import JOB_KEYS, SHARD_KEYS, TYPE_KEYS, Keys, root_of
@@ -103,6 +104,20 @@ async def test_a_key_of_the_wrong_type_leaves_no_verb_half_done(
         faults += await say(verb, store, scene, spoiled)
 
     assert "\n".join(faults) == ""
+
+
+async def test_a_damaged_list_of_parents_keeps_no_job_from_being_shown(
+    redis_server: RedisServer, new_store: NewStore, client: redis.Redis, prefix: str
+) -> None:
+    store = new_store(redis_server.url)
+    scene = await build(store)
+    keys = Keys(root_of(prefix, 0, 1))
+    plant(client, keys.of_shard(_at("job:{blocked}:after", scene)))
+    [blocked] = await store.get([scene.blocked])
+
+    assert blocked is not None
+    assert await failed_parents_of(store, blocked) == []
+    assert await failed_parents(store) == []
 
 
 async def say(verb: str, store: Store, scene: Scene, spoiled: Spoiled) -> list[str]:

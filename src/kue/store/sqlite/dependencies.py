@@ -30,7 +30,8 @@ MAX_HOLD_MS = 3_600_000
 _ANY = "SELECT EXISTS (SELECT 1 FROM links)"
 _PARENTS_OF = """
 SELECT parent FROM links JOIN jobs ON id = child
-WHERE child = ? AND parent <> child AND state = 'blocked' ORDER BY parent LIMIT ?
+WHERE child = ? AND parent <> child AND state = 'blocked'
+AND typeof(parent) = 'integer' ORDER BY parent LIMIT ?
 """
 #: With how those ended before whose dependants were not all notified.
 _PARENTS = """
