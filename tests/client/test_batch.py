@@ -438,6 +438,37 @@ async def test_a_batch_that_is_cancelled_while_it_is_added_takes_no_more(
     assert data.calls == []
 
 
+async def test_the_gate_of_a_batch_stays_closed_for_as_long_as_it_is_added(
+    q: Kue, data: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that waits for room, or reads slowly, is not taken for a dead one."""
+    monkeypatch.setattr(batch_module, "MAX_BATCH", 4)
+    monkeypatch.setattr(flow_enqueue, "MAX_BATCH", 4)
+    monkeypatch.setattr(flow_enqueue, "RENEW_SECONDS", 0.01)
+    real, parts = flow_enqueue.LinkedAdd.add, 0
+
+    async def due() -> int:
+        [gate] = (await q.page(type="kue.gate")).jobs
+        assert gate.promote_at is not None
+        return gate.promote_at
+
+    async def is_put_off(first: int) -> bool:
+        return await due() > first
+
+    async def add(self: Any, drafts: Any) -> None:
+        nonlocal parts
+        await real(self, drafts)
+        parts += 1
+        if parts == 3:
+            first = await due()
+            await eventually(lambda: is_put_off(first))
+
+    monkeypatch.setattr(flow_enqueue.LinkedAdd, "add", add)
+    handle = await kue.batch().enqueue(data.load.s(row) for row in range(20))
+
+    assert (await ended(q, handle))["complete"] == 20
+
+
 async def test_a_large_batch_is_added_in_parts(
     q: Kue, data: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,13 @@ from kue.client.batch_handle import (
     stop_if_cancelled,
 )
 from kue.client.flow import Flow, check_signature
-from kue.client.flow_enqueue import LinkedAdd, calls_of, gate, open_gate
+from kue.client.flow_enqueue import (
+    LinkedAdd,
+    calls_of,
+    closed_gate,
+    gate,
+    open_gate,
+)
 from kue.client.sync.flow_handles import SyncBatchHandle
 from kue.model.backoff import exponential
 from kue.model.job import Draft, id_at
@@ -300,11 +306,13 @@ async def _send(
 ) -> BatchHandle:
     adding, is_gated = LinkedAdd(connection), head.drafts[0].type == GATE
     try:
-        for part in parts:
-            for call in calls_of(part):
-                await _add_members(adding, call, head)
-                if is_gated and len(adding.added) >= head.batch:
-                    await stop_if_cancelled(connection.store, _batch_id(adding, head))
+        async with closed_gate(connection, adding, is_gated=is_gated):
+            for part in parts:
+                for call in calls_of(part):
+                    await _add_members(adding, call, head)
+                    if is_gated and len(adding.added) >= head.batch:
+                        batch_id = _batch_id(adding, head)
+                        await stop_if_cancelled(connection.store, batch_id)
     except NoMoreJobs:
         # The jobs that have not started are being cancelled: more would be, too.
         pass

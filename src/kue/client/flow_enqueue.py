@@ -8,30 +8,36 @@ cancels the jobs if that did not happen within an hour.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import asyncio
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from kue.aio.tasks import cancel_all
 from kue.client.backpressure import add_when_room
 from kue.client.flow_handle import FlowHandle
 from kue.client.handle import added_handle
-from kue.model.errors import JobNotFound
+from kue.model.errors import JobNotFound, StoreError
+from kue.model.job import State
 from kue.store.batches import bytes_of_draft, split
-from kue.store.values import MAX_BATCH, REFUSED
+from kue.store.values import MAX_BATCH, REFUSED, MoveRequest
 from kue.worker.flow_jobs import GATE, OPEN, use_flow_jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from kue.client.connection import Connection
     from kue.client.flow_plan import FlowPlan
     from kue.client.handle import JobHandle
     from kue.model.job import Draft
+    from kue.store.contract import Store
     from kue.store.values import Added
 
 #: Opened by the producer, and run by every worker: see `kue.worker.flow_jobs`.
 GATE_HOURS = 1
+#: How often a program that is still adding jobs puts that hour off.
+RENEW_SECONDS = 600
 
 
 async def add_flow(
@@ -60,7 +66,8 @@ async def add_linked(
         await use_flow_jobs(connection.store)
         drafts = _behind_gate(connection, drafts)
     try:
-        await adding.add(drafts)
+        async with closed_gate(connection, adding, is_gated=is_gated):
+            await adding.add(drafts)
     except BaseException:
         await adding.cancel("the flow could not be added as a whole")
         raise
@@ -75,6 +82,32 @@ def gate(connection: Connection) -> Draft:
     return connection.draft(
         GATE, None, {"delay": f"{GATE_HOURS}h", "remove_on_complete": True}
     )
+
+
+@asynccontextmanager
+async def closed_gate(
+    connection: Connection, adding: LinkedAdd, *, is_gated: bool
+) -> AsyncIterator[None]:
+    """Keep a gate, the first job that is added, closed for as long as this takes."""
+    if not is_gated:
+        yield
+        return
+    renewing = asyncio.create_task(_renew(connection.store, adding))
+    try:
+        yield
+    finally:
+        await cancel_all([renewing])
+
+
+async def _renew(store: Store, adding: LinkedAdd) -> None:
+    while True:
+        await asyncio.sleep(RENEW_SECONDS)
+        # Adding reports an outage.
+        with suppress(StoreError):
+            if adding.added and not adding.added[0].is_refused:
+                at = await store.now() + GATE_HOURS * 3_600_000
+                gates, states = [adding.added[0].id], (State.DELAYED,)
+                await store.move(MoveRequest(gates, State.DELAYED, at, states=states))
 
 
 async def open_gate(connection: Connection, added: Added) -> None:
