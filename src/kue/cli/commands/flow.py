@@ -111,7 +111,8 @@ async def cancel(
     """
     Cancel what has not ended of a flow; running jobs are asked to stop.
 
-    Exits with 1 when everything had ended.
+    A batch then ends by itself, with its callbacks.  Exits with 1 when everything had
+    ended.
 
     \b
       kue flow cancel 7 --from 9 --reason "wrong input"

@@ -100,7 +100,11 @@ async def show(context: RequestContext, job_id: JobId) -> FlowGraph:
 async def cancel(
     context: RequestContext, job_id: JobId, body: FlowCancellation | None
 ) -> FlowCancelled:
-    """Cancel what has not ended of a flow, or of a job and everything after it."""
+    """
+    Cancel what has not ended of a flow, or of a job and everything after it.
+
+    Running jobs are asked to stop.  A batch then ends by itself, with its callbacks.
+    """
     given = body or FlowCancellation()
     with input_errors("body.job"):
         number = await context.q.cancel_flow(job_id, job=given.job, reason=given.reason)
