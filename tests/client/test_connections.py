@@ -458,6 +458,15 @@ def test_a_failover_names_two_connections_or_more(url: str) -> None:
         Kue(url)
 
 
+def test_a_failover_has_no_settings_of_its_own() -> None:
+    kue.configure(a="memory://", b="memory://")
+
+    with pytest.raises(ConfigError, match="no settings of its own, such as dead_"):
+        Kue("failover://a,b", dead_letter="dead")
+    with pytest.raises(ConfigError, match=r"connection 'both': .* such as budget"):
+        kue.configure(both={"url": "failover://a,b", "budget": "1s"})
+
+
 def test_connections_that_fail_over_in_a_circle_are_refused() -> None:
     kue.configure(a="memory://", b="failover://a,c", c="failover://a,b")
 

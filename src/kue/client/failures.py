@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from kue.model.dead_letter import DeadLetter
-from kue.model.errors import QueueFull
+from kue.model.errors import PayloadRefused, QueueFull
 from kue.model.failure_rule import FailureRule
 from kue.model.job import State
 from kue.store.values import (
@@ -118,6 +118,9 @@ class Failures:
         try:
             if not await self._retry_origin(letter):
                 await self._add_again(job, letter.replayed())
+        except PayloadRefused:
+            # Nothing is wrong with the letter: a key is missing here.
+            raise
         except ValueError as exc:
             # Others must be put back all the same.
             logger.warning("dead letter %d cannot be replayed: %s", job.id, exc)

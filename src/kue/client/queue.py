@@ -30,7 +30,7 @@ from kue.client.subscriptions import QUEUE_PREFIX, Callback, kind_of
 from kue.client.sync import SyncKue
 from kue.client.worker_runner import RunMethods
 from kue.model import settings as settings_
-from kue.model.connections import FAILOVER
+from kue.model.connections import FAILOVER, refuse_own_settings
 from kue.model.errors import ConfigError
 from kue.model.events import Event, Kind
 from kue.model.settings import Settings
@@ -120,6 +120,7 @@ class Kue(
         else:
             where = url if client is None else url_of_client(redis)
             known = settings_.load(url=where, **settings)
+            refuse_own_settings(known.url, settings)
         #: The clock that it was given.
         self.clock = clock
         #: The name by which `kue.connect` knows it.

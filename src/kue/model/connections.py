@@ -8,7 +8,7 @@ values are URLs, or objects of settings with a ``url``.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -114,9 +114,20 @@ def _settings(
         if str(given["url"]).startswith("sqlite:"):
             # $KUE_PREFIX is for the connections to Redis beside it.
             given.setdefault("prefix", settings.DEFAULT_PREFIX)
+        refuse_own_settings(str(given["url"]), given)
         return settings.load(**{**given, **more})
     except (ConfigError, ValueError, TypeError) as exc:
         raise ConfigError(f"connection {name!r}: {exc}") from exc
+
+
+def refuse_own_settings(url: str, given: Iterable[str]) -> None:
+    """Raise `ConfigError` if settings were *given* to a fail-over, which has none."""
+    own = sorted(set(given) - {"url"})
+    if own and url.startswith(f"{FAILOVER}:"):
+        raise ConfigError(
+            f"{url} has no settings of its own, such as {own[0]}: give them to its "
+            f"connections, as in kue.configure(first={{'url': …, {own[0]!r}: …}})"
+        )
 
 
 def members_of(url: str) -> list[str]:
