@@ -9,6 +9,7 @@ end, in few statements, however many jobs the verb changed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kue.model.job import State
@@ -28,9 +29,9 @@ EventValues = tuple[str, int, str, int, dict[str, Any]]
 
 _HAS_SUBSCRIBERS = """
 SELECT EXISTS (SELECT 1 FROM listeners WHERE deadline > ?1),
-       EXISTS (SELECT 1 FROM watched WHERE deadline > ?1),
-       EXISTS (SELECT 1 FROM meta WHERE name = 'quiet')
+       EXISTS (SELECT 1 FROM watched WHERE deadline > ?1)
 """
+_HAS_QUIET = "SELECT EXISTS (SELECT 1 FROM meta WHERE name = 'quiet')"
 _IS_QUIET = "SELECT quiet FROM jobs WHERE id = ?"
 _WATCHED = """
 SELECT DISTINCT job_id FROM watched
@@ -81,12 +82,11 @@ class Transaction:
         self.db = db
         self.now = now
         self.wall = wall
-        to_all, to_some, quiet = db.execute(_HAS_SUBSCRIBERS, (wall,)).fetchone()
+        to_all, to_some = db.execute(_HAS_SUBSCRIBERS, (wall,)).fetchone()
         self._has_listeners = bool(to_all)
         #: Whether there are subscribers at all: if not, events cost nothing.
         self.has_subscribers = bool(to_all or to_some)
-        #: Whether there may be jobs whose events are off; which are, once looked up.
-        self._has_quiet = bool(quiet)
+        #: Jobs whose events are off, or on, once looked up.
         self._quiet: dict[int, bool] = {}
         self._counts: defaultdict[tuple[str, str, bool], int] = defaultdict(int)
         #: Statistics by type.
@@ -157,6 +157,11 @@ class Transaction:
             return set()
         wanted = as_json(list(ids))
         return {row[0] for row in self.db.execute(_WATCHED, (self.wall, wanted))}
+
+    @cached_property
+    def _has_quiet(self) -> bool:
+        """Whether there may be jobs whose events are off."""
+        return bool(self.one(_HAS_QUIET))
 
     def note_quiet(self, job_id: int) -> None:
         """Note that events of a job that is added, or replaced, are off."""

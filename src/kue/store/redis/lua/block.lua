@@ -67,7 +67,7 @@ local function check_structures()
     if head then
       check_job(ARGV[i], head)
     end
-    redis.call("HLEN", steps_key(ARGV[i]))
+    redis.call("HLEN", steps.key(ARGV[i]))
     for _, parent in ipairs(ids_in(ARGV[i + 3])) do
       redis.call("ZCARD", job .. parent .. ":then")
       redis.call("ZCARD", job .. parent .. ":finally")

@@ -120,7 +120,7 @@ while ARGV[at] do
       check_ties(id, head)
     end
     if string.find(ARGV[at + 3], "w", 1, true) then
-      redis.call("HLEN", steps_key(id))
+      redis.call("HLEN", steps.key(id))
     end
   end
   at = at + 5 + 3 * count

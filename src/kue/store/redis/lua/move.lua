@@ -80,7 +80,7 @@ end
 check_shard()
 local last = check_jobs(7)
 for i = 7, last, 3 do
-  redis.call("HLEN", steps_key(ARGV[i]))
+  redis.call("HLEN", steps.key(ARGV[i]))
 end
 for i = 7, last, 3 do
   local id = ARGV[i]

@@ -24,11 +24,11 @@
 --- @include lib/steps
 
 local id, token, name, number = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local key, field = steps_key(id), "wait:" .. number .. ":" .. name
+local key, field = steps.key(id), "wait:" .. number .. ":" .. name
 
 -- Return the value of the wait, and the data of the signal it received.
 local function answer(value)
-  local signal = string.match(value, RECEIVED)
+  local signal = string.match(value, steps.RECEIVED)
   local kept = signal and redis.call("HGET", key, "signal:" .. signal .. ":" .. name)
   return { "done", value, string.match(kept or "", "^%d+\t%d+\t(.*)$") or "" }
 end
@@ -42,7 +42,7 @@ elseif redis.call("HGET", queue(head.type) .. "active", id) ~= token then
 end
 local value = redis.call("HGET", key, field) or ""
 local due, ended = string.match(value, "^%d+\t%d+\t(%d+)(\t?)")
-local sent, received = signal_counts(key, name)
+local sent, received = steps.signal_counts(key, name)
 local has_signal = sent > received
 if ended == "\t" or not (has_signal or (due and tonumber(due) <= now)) then
   return answer(value)
@@ -50,13 +50,13 @@ end
 
 -- Move.
 if not due then
-  add_step(key, field, now)
+  steps.add(key, field, now)
   value = redis.call("HGET", key, field)
 end
 received = has_signal and received + 1 or received
 value = value .. "\t" .. now .. "\t" .. (has_signal and received or "")
 redis.call("HSET", key, field, value)
-write_counts(key, name, sent, received, 0)
+steps.write_counts(key, name, sent, received, 0)
 
 -- Publish.
 emit("update", id, head.type, string.match(token, "^%d+:%d+:(%d+):"))

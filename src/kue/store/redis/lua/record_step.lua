@@ -32,14 +32,14 @@ if not head then
   return "gone"
 elseif redis.call("HGET", queue(head.type) .. "active", id) ~= token then
   return "lost"
-elseif redis.call("HEXISTS", steps_key(id), field) == 1 then
+elseif redis.call("HEXISTS", steps.key(id), field) == 1 then
   return "already"
-elseif (tonumber(redis.call("HGET", steps_key(id), "steps")) or 0) >= tonumber(ARGV[7]) then
+elseif (tonumber(redis.call("HGET", steps.key(id), "steps")) or 0) >= tonumber(ARGV[7]) then
   return "refused"
 end
 
 -- Move.
-add_step(steps_key(id), field, ARGV[8] .. "\t" .. ARGV[9])
+steps.add(steps.key(id), field, ARGV[8] .. "\t" .. ARGV[9])
 
 -- Publish.
 emit("update", id, head.type, string.match(token, "^%d+:%d+:(%d+):"))

@@ -34,7 +34,7 @@
 --- @include lib/steps
 
 local id, created, name, call = ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local key = steps_key(id)
+local key = steps.key(id)
 
 -- Check.
 check_shard()
@@ -53,14 +53,14 @@ elseif redis.call("HEXISTS", key, "id:" .. call) == 1 then
 elseif (tonumber(redis.call("HGET", key, "sent")) or 0) >= tonumber(ARGV[8]) then
   return { "refused", "" }
 end
-local sent, received, wait = signal_counts(key, name)
+local sent, received, wait = steps.signal_counts(key, name)
 local is_awaited = wait > 0 and sent == received and place == "delayed"
 
 -- Move.
 sent = sent + 1
 redis.call("HSET", key, "signal:" .. sent .. ":" .. name,
   add_up(key, "sent", 1) .. "\t" .. now .. "\t" .. ARGV[9], "id:" .. call, sent)
-write_counts(key, name, sent, received, wait)
+steps.write_counts(key, name, sent, received, wait)
 if is_awaited then
   depart(id, q, place, head)
   arrive_waiting(id, q, head)

@@ -48,37 +48,35 @@ end
 -- Lost bitmaps, of the same layout: one bit per job that was removed without having
 -- succeeded, of the newest REMEMBERED jobs.  A removed one without a bit had succeeded.
 -- Damage of a bitmap must not stop a script between two writes: hence pcall.
-local removed = on_demand(function(removed)
-  removed.REMEMBERED = 10000000
-  -- The chunks that so many numbers can lie in.
-  removed.CHUNKS = math.ceil(removed.REMEMBERED / LIVE_CHUNK) + 1
+local removed = { CHUNKS = 0, REMEMBERED = 10000000 }
+-- The chunks that so many numbers can lie in.
+removed.CHUNKS = math.ceil(removed.REMEMBERED / LIVE_CHUNK) + 1
 
-  function removed.last_seq()
-    local last = not removed.last and redis.pcall("GET", root .. ":ids")
-    removed.last = removed.last or type(last) == "string" and tonumber(last) or 0
-    return removed.last
-  end
+function removed.last_seq()
+  local last = not removed.last and redis.pcall("GET", root .. ":ids")
+  removed.last = removed.last or type(last) == "string" and tonumber(last) or 0
+  return removed.last
+end
 
-  function removed.mark_lost(ids)
-    for _, id in ipairs(ids) do
-      local seq = math.floor(id / shards)
-      local chunk = math.floor(seq / LIVE_CHUNK)
-      if seq > removed.last_seq() - removed.REMEMBERED then
-        redis.pcall("SETBIT", root .. ":lost:" .. chunk, seq - chunk * LIVE_CHUNK, 1)
-      end
-    end
-  end
-
-  -- Return how a job that does not exist counts: "complete" or "removed"; nil if there
-  -- never was one.
-  function removed.outcome(id)
+function removed.mark_lost(ids)
+  for _, id in ipairs(ids) do
     local seq = math.floor(id / shards)
     local chunk = math.floor(seq / LIVE_CHUNK)
-    if seq < 1 or seq > removed.last_seq() then
-      return nil
+    if seq > removed.last_seq() - removed.REMEMBERED then
+      redis.pcall("SETBIT", root .. ":lost:" .. chunk, seq - chunk * LIVE_CHUNK, 1)
     end
-    local is_complete = seq > removed.last_seq() - removed.REMEMBERED
-      and redis.pcall("GETBIT", root .. ":lost:" .. chunk, seq - chunk * LIVE_CHUNK) == 0
-    return is_complete and "complete" or "removed"
   end
-end)
+end
+
+-- Return how a job that does not exist counts: "complete" or "removed"; nil if there
+-- never was one.
+function removed.outcome(id)
+  local seq = math.floor(id / shards)
+  local chunk = math.floor(seq / LIVE_CHUNK)
+  if seq < 1 or seq > removed.last_seq() then
+    return nil
+  end
+  local is_complete = seq > removed.last_seq() - removed.REMEMBERED
+    and redis.pcall("GETBIT", root .. ":lost:" .. chunk, seq - chunk * LIVE_CHUNK) == 0
+  return is_complete and "complete" or "removed"
+end

@@ -9,7 +9,7 @@ end
 local function restart(id, q, head, place)
   redis.call("APPEND", job .. id, '\n{"run":"","at":' .. now .. ',"outcome":"restarted"}')
   redis.call("HDEL", q .. "tries", id)
-  restart_steps(id, place)
+  steps.restart(id, place)
   flows.count(id, head, place, -1)
   local most = head.unique_at_most and head.created + head.unique_at_most
   if head.unique and not (most and most <= now) then

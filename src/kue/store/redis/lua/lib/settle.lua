@@ -272,7 +272,7 @@ local function settle(ending, job_type, delay, flags, first, count)
         local field = string.find(flags, "w", 1, true)
           and string.match(ARGV[first + 3 * i - 1], '"suspended":"([^"]*)"}$')
         if field then
-          due = suspend(id, field, delay)
+          due = steps.suspend(id, field, delay)
         end
         endings.requeue(id, q, head, ARGV[first + 3 * i - 2], ending, due, flags, tries[i])
       end
