@@ -126,6 +126,8 @@ def test_nodes_of_a_cluster_share_a_bus(
         (("nowhere",), "write module:Class"),
         ((RECORDED, "--cluster"), "give --url redis://…, or no --cluster"),
         ((RECORDED, "--ha"), "give --url redis://…, or no --cluster"),
+        ((RECORDED, "--group", "a"), "--group is for verticles that fail over: add"),
+        ((RECORDED, "--quorum", "2"), "--quorum is for verticles that fail over"),
         ((RECORDED, "--conf", "nothing.json"), "there is no file 'nothing.json'"),
         ((RECORDED, "--conf", '{"a": '), "--conf is not a JSON object"),
         ((RECORDED, "--instances", "0"), "instances"),

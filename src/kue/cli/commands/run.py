@@ -36,8 +36,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     verticles: tuple[str, ...]
     cluster: bool
     ha: bool
-    group: str
-    quorum: int
+    group: str = DEFAULT_GROUP
+    quorum: int = 1
     instances: int
     worker: bool
     config: dict[str, Any]
@@ -47,8 +47,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 @click.argument("verticles", metavar="VERTICLE…", nargs=-1, required=True)
 @click.option("--cluster", is_flag=True, help="Join the cluster on the Redis of --url.")
 @click.option("--ha", is_flag=True, help="Let verticles fail over; implies --cluster.")
-@click.option("--group", default=DEFAULT_GROUP, help="With --ha: who takes over.")
-@click.option("--quorum", default=1, type=POSITIVE, help="With --ha: nodes needed.")
+@click.option("--group", help="With --ha: the nodes that take over for each other.")
+@click.option("--quorum", type=POSITIVE, help="With --ha: nodes needed; 1 if omitted.")
 @click.option("--conf", metavar="FILE", help="Config: a file of JSON, or JSON itself.")
 @click.option("--instances", default=1, type=POSITIVE, help="How many of each.")
 @click.option("--worker", is_flag=True, help="On threads, where they may block.")
@@ -67,6 +67,13 @@ def run(conf: str | None, **given: Any) -> int:
     get their grace; a second signal ends the process at once.
     """
     settings = settings_here()
+    for name in ("group", "quorum"):
+        if given[name] is None:
+            del given[name]
+        elif not given["ha"]:
+            raise click.UsageError(
+                f"--{name} is for verticles that fail over: add --ha"
+            )
     given["cluster"] = given["cluster"] or given["ha"]
     if given["cluster"] and not can_cluster(settings.url):
         raise ConfigError(f"{NEEDS_REDIS}; give --url redis://…, or no --cluster")
