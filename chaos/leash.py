@@ -1,8 +1,8 @@
 """
 Processes that die with their run, even if that is killed.
 
-``python leash.py COMMAND …`` becomes COMMAND, in its own session, and dies with its
-parent.  Processes that COMMAND starts call `follow`.
+``python leash.py PARENT COMMAND …`` becomes COMMAND, in its own session, and dies with
+its parent, the process PARENT.  Processes that COMMAND starts call `follow`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ def main() -> None:
     os.setsid()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.execvp(sys.argv[1], sys.argv[1:])
+    _, parent, *command = sys.argv
+    # It may have been killed before, and then nothing is announced.
+    if os.getppid() != int(parent):
+        sys.exit(1)
+    os.execvp(command[0], command)
 
 
 def follow(pid: int) -> None:

@@ -54,9 +54,9 @@ class Household:
 
 
 def leashed(command: Sequence[str]) -> list[str]:
-    """Return *command* so that it dies with the process that starts it."""
+    """Return *command* so that it dies with this process, which is to start it."""
     # Without site packages it starts quickly.
-    return [sys.executable, "-I", "-S", str(LEASH), *command]
+    return [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), *command]
 
 
 def send(pid: int, number: signal.Signals) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sqlite3
+import subprocess
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -23,7 +24,7 @@ from chaos.figures import breaches, effects_repeated, figures
 from chaos.history import History
 from chaos.losses import missing
 from chaos.plan import ENGINES, TYPES, Plan, draw
-from chaos.processes import HOME, Household, descendants_of, is_running
+from chaos.processes import HOME, Household, descendants_of, is_running, leashed
 from chaos.recovery import times
 from chaos.run import run
 from chaos.sink import Effect, Sink
@@ -462,6 +463,19 @@ async def test_a_short_run_loses_nothing(engine: str, tmp_path: Path) -> None:
     assert outcome.figures.ok
     assert outcome.figures.acknowledged > 100
     assert outcome.figures.faults.keys() >= STRIKING.get(engine, set())
+
+
+def test_a_process_does_not_start_if_its_run_was_killed_before(tmp_path: Path) -> None:
+    """A process that is started at the moment its parent dies gets no signal."""
+    started = tmp_path / "started"
+    with subprocess.Popen(["true"]) as killed:
+        killed.wait()
+    command = leashed(["touch", str(started)])
+    [parent] = [at for at, word in enumerate(command) if word == str(os.getpid())]
+    command[parent] = str(killed.pid)
+
+    assert subprocess.run(command, timeout=PATIENCE_SECONDS).returncode == 1
+    assert not started.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
