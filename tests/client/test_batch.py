@@ -13,6 +13,7 @@ from kue import JobCancelled, JobFailed, Kue, State
 from kue.client import batch as batch_module
 from kue.client import flow_enqueue
 from kue.store.values import MoveRequest
+from tests.support.flaky import Wire
 from tests.support.patience import PATIENCE_SECONDS, eventually
 
 #: A time that no test sees, Unix ms.
@@ -407,6 +408,26 @@ async def test_a_member_that_is_retried_adds_further_ones(
 
     assert (await handle.progress()).complete == 5
     assert sorted(row for row in data.calls if isinstance(row, int)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("allow_failures", [False, True])
+async def test_a_batch_is_open_again_before_a_job_of_it_is_retried(
+    q: Kue, wire: Wire, data: Import, allow_failures: bool
+) -> None:
+    data.broken = {1}
+    batch = kue.batch(allow_failures=allow_failures)
+    handle = await batch.enqueue([data.load.s(1)])
+    async with q.work():
+        with suppress(JobFailed):
+            await handle.result(timeout=PATIENCE_SECONDS)
+    moves = len(wire.calls)
+
+    await handle.retry_failed()
+
+    moved = [args[0] for verb, args, _ in wire.calls[moves:] if verb == "move"]
+    [member] = (await q.store.members(handle.id)).jobs
+    assert [one.job_ids for one in moved] == [[handle.id], [member.id], [handle.id]]
+    assert [one.to for one in moved] == [State.DELAYED, *2 * [State.WAITING]]
 
 
 async def has_ended(handle: kue.BatchHandle, state: State) -> bool:

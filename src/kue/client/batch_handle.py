@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 #: Why members are cancelled that have not started, unless a reason is given.
 BATCH_CANCELLED = "its batch was cancelled"
 
+#: When a batch that is retried looks at its jobs, if its retry is cut short.
+LATER_MS = 30_000
+
 #: A member of a batch, or several that wait for each other.
 Call: TypeAlias = Union["Flow[Any]", Draft]
 
@@ -195,12 +198,18 @@ class BatchHandle:
         store = self._connection.store
         tags = tuple(tag for tag in batch.tags if tag != CANCELLED)
         await store.update([Change(self.id, tags=tags)])
-        before = BatchOptions.of(batch).before
-        number = await retry_members(store, self.id, before)
+        [counts] = await store.flow_counts([self.id])
         # An earlier retry may have been cut short after all jobs, and before the batch.
-        is_due = number or batch.state is not State.COMPLETE
-        if is_due and batch.state.is_final:
-            await store.move(MoveRequest([self.id], State.WAITING))
+        is_due = batch.state is not State.COMPLETE or counts.failed + counts.cancelled
+        is_retried = is_due and batch.state.is_final
+        if is_retried:
+            # Before its jobs, which may add to it; if we die, it looks at them later.
+            at, seen = await store.now() + LATER_MS, (batch.state,)
+            await store.move(MoveRequest([self.id], State.DELAYED, at, states=seen))
+        number = await retry_members(store, self.id, BatchOptions.of(batch).before)
+        if is_retried:
+            states = (State.DELAYED, State.FAILED, State.CANCELLED)
+            await store.move(MoveRequest([self.id], State.WAITING, states=states))
         # Its cancellation cancelled what was to run after its success.
         await restore_callbacks(store, batch, self.id)
         return number
