@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from chaos.facts import Died, Idled
 from chaos.journal import Journal, now_ms
-from chaos.processes import children_of, send
+from chaos.processes import children_of, handles, send
 
 if TYPE_CHECKING:
     import subprocess
@@ -24,6 +24,8 @@ T = TypeVar("T")
 REPLACE_SECONDS = 0.2
 #: How often workers are checked.
 WATCH_SECONDS = 0.05
+#: Workers start within this time, on a busy machine, and stop within this one.
+START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 #: Runs are requeued this long after a worker was asked to stop.
 GRACE = "2s"
@@ -182,6 +184,8 @@ class Fleet:
 
     async def stop(self) -> list[str]:
         """Ask all to stop, and wait until they have; return what went wrong."""
+        # One that is still starting, in place of another, would die of the signal.
+        await asyncio.gather(*(_until_started(member) for member in self._members))
         for member in self._members:
             send(member.process.pid, signal.SIGTERM)
         waits = [
@@ -199,6 +203,13 @@ class Fleet:
         for member in self._members:
             member.process.kill()
             member.process.wait()
+
+
+async def _until_started(member: Member) -> None:
+    async with asyncio.timeout(START_SECONDS):
+        # A handler that is installed is not announced.
+        while not (member.is_dead or handles(member.process.pid, signal.SIGTERM)):  # noqa: ASYNC110
+            await asyncio.sleep(WATCH_SECONDS)
 
 
 def _picked(things: Sequence[T], pick: float) -> T:

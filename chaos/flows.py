@@ -24,7 +24,7 @@ import kue
 from chaos.breach import Breach
 from chaos.command import Seeds, until_terminated
 from chaos.dag import draw
-from chaos.fleet import Fleet, supervised
+from chaos.fleet import START_SECONDS, Fleet, supervised
 from chaos.flow_account import Account, Evidence
 from chaos.flow_facts import Acknowledged, Ran
 from chaos.flow_stage import (
@@ -40,7 +40,6 @@ from chaos.flows_producer import ACKNOWLEDGED
 from chaos.journal import read_journals
 from chaos.processes import Household
 from chaos.run import (
-    START_SECONDS,
     TICK_SECONDS,
     all_jobs,
     environ_of,

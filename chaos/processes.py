@@ -80,6 +80,16 @@ def is_running(pid: int) -> bool:
     return pid in _running()
 
 
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Return whether a process has installed a handler for a signal."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for line in (PROC / str(pid) / "status").read_text().splitlines():
+            name, _, mask = line.partition(":")
+            if name == "SigCgt":
+                return bool(int(mask, 16) >> (number - 1) & 1)
+    return False
+
+
 def _running() -> dict[int, tuple[int, ...]]:
     """Return the fields from /proc of each process that is not a zombie."""
     found: dict[int, tuple[int, ...]] = {}

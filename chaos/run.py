@@ -15,7 +15,7 @@ from chaos import history as histories
 from chaos.clients import Clients
 from chaos.cluster_stage import ClusterStage
 from chaos.figures import Figures, breaches, figures
-from chaos.fleet import WORKERS, Fleet
+from chaos.fleet import START_SECONDS, WORKERS, Fleet
 from chaos.listener import Listener
 from chaos.lossy_stage import LossyStage
 from chaos.plan import TYPES, in_time
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from kue.store.contract import Store
 
 LEASE = "1.5s"
-#: Workers start within this time, on a busy machine.
-START_SECONDS = 60.0
 #: All jobs must have ended this long after the last fault.  Runs of a worker that a
 #: Redis has forgotten are found within a minute.
 DRAIN_SECONDS = 120.0

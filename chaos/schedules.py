@@ -24,12 +24,11 @@ from rich.table import Table
 
 import kue
 from chaos.command import until_terminated
-from chaos.fleet import Fleet, supervised
+from chaos.fleet import START_SECONDS, Fleet, supervised
 from chaos.journal import now_ms, read_journals
 from chaos.plan import Fault, draw_fault, moments
 from chaos.processes import Household
 from chaos.run import (
-    START_SECONDS,
     TICK_SECONDS,
     Injector,
     all_jobs,

@@ -40,7 +40,7 @@ TESTS = Path(__file__).parent
 PATIENT = frozenset(
     {
         *("aio", "cli", "client", "http", "model", "project", "store", "supervisor"),
-        *("testing", "worker", "test_garbage_keys.py"),
+        *("testing", "worker", "test_garbage_keys.py", "test_pressure.py"),
     }
 )
 #: A worker that gets no core for seconds keeps its jobs, and a test can outwait it …

@@ -249,6 +249,24 @@ async def test_the_palette_finds_pages_queues_and_jobs(
         await expect(palette).to_have_count(0)
 
 
+async def test_the_palette_opens_again_right_after_it_was_closed(
+    page: Page, address: str
+) -> None:
+    """Its element outlives it by a moment."""
+    await opened(page, address)
+    await page.keyboard.press("Control+k")
+    palette = page.get_by_role("dialog", name="Command palette")
+    await expect(palette).to_be_visible()
+
+    await page.evaluate("""() => {
+        document.querySelector("dialog.palette").close();
+        const options = { key: "k", ctrlKey: true, bubbles: true };
+        document.body.dispatchEvent(new KeyboardEvent("keydown", options));
+    }""")
+
+    await expect(palette).to_be_visible()
+
+
 async def test_the_palette_is_walked_through_with_arrows(
     page: Page, address: str
 ) -> None:

@@ -6,10 +6,12 @@ import asyncio
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from kue.bus import Message
-from tests.bus.hearing import Ear
+from kue.bus.node_table import NodeChange
+from tests.bus.hearing import Ear, turns
 from tests.bus.nodes import Nodes, knows, listen_ready, redis_manager
 from tests.support.patience import until
 from tests.support.servers import RedisServer
@@ -114,3 +116,32 @@ async def test_a_node_that_was_forgotten_and_goes_on_has_lost_nothing(
 @pytest.fixture(autouse=True)
 def _told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
+
+
+async def test_a_node_that_is_back_answers_what_it_is_asked_while_its_old_batch_is_sent(
+    redis_nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A slow Redis keeps the batch under way until after the node's return."""
+    a, b = await redis_nodes.several(2)
+    await b.consumer("ask", lambda message: message.reply("from b")).ready()
+    await knows(a, "ask", 1)
+    cluster = redis_manager(a)
+    publish, go_on = cluster._outboxes._send, asyncio.Event()
+
+    async def publish_late(node: str, batch: bytes) -> int:
+        await go_on.wait()
+        return await publish(node, batch)
+
+    cluster._outboxes._send = publish_late
+    a.send("ask", "under way")
+    await turns()
+    change = NodeChange(b.node, left=True)
+    await cluster._run("node_leave", b.node, msgspec.json.encode(change))
+    await until(lambda: f"node {b.node} left the bus" in caplog.text)
+    # It is told as well, and registers again.
+    await knows(a, "ask", 1)
+    asked = asyncio.create_task(a.request("ask"), name="ask")
+    await until(lambda: a.waiting == 1)
+    go_on.set()
+
+    assert (await asked).body == "from b"

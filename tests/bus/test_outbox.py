@@ -9,7 +9,7 @@ import pytest
 
 from kue.bus.frames import Batch, Frame, unpack
 from kue.bus.redis import outbox as module
-from kue.bus.redis.outbox import NodeOutbox
+from kue.bus.redis.outbox import NodeOutbox, NodeOutboxes
 from kue.model.errors import StoreUnavailable
 from tests.bus.hearing import turns
 from tests.support.patience import until
@@ -260,3 +260,29 @@ async def test_word_that_comes_twice_in_a_turn_or_too_late_is_no_error(
     await outbox.abandon()
 
     assert channel.bodies == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_node_that_is_back_while_a_batch_is_sent_can_count_its_losses() -> None:
+    """And no batch to it comes before those that were sent earlier."""
+    batches: list[Batch] = []
+    go_on = asyncio.Event()
+
+    async def send(node: str, batch: bytes) -> int:
+        batches.append(unpack(batch))
+        await go_on.wait()
+        return 1
+
+    outboxes = NodeOutboxes("a", send, lambda node: None)
+    outboxes.put("b", frame(b"0"))
+    await until(lambda: len(batches) == 1)
+    closing = asyncio.create_task(outboxes.close("b"), name="close")
+    await turns()
+    outboxes.remind("b")
+    await turns()
+    before = len(batches)
+    go_on.set()
+    await closing
+    await outboxes.flush()
+
+    assert before == 1
+    assert batches[1].previous == (batches[0].stream, 1)

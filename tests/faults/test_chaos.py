@@ -9,6 +9,7 @@ import re
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +22,8 @@ from chaos.breach import Breach
 from chaos.command import Seeds, summed
 from chaos.facts import Attempted, Away, Came, Died, Given, Idled, Loss, Started
 from chaos.figures import breaches, effects_repeated, figures
+from chaos.fleet import Fleet
+from chaos.fleet import Kind as WorkerKind
 from chaos.history import History
 from chaos.losses import missing
 from chaos.plan import ENGINES, TYPES, Plan, draw
@@ -73,6 +76,32 @@ def test_a_plan_reads_as_it_was_written(tmp_path: Path) -> None:
     plan.write(tmp_path / "plan.json")
 
     assert Plan.read(tmp_path / "plan.json") == plan
+
+
+# -- workers -----------------------------------------------------------------------
+
+#: A worker that takes its time to start.
+SLOW = """
+import signal, sys, time
+time.sleep(0.3)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+while True:
+    signal.pause()
+"""
+
+
+async def test_a_worker_that_is_still_starting_is_stopped_once_it_can_be(
+    tmp_path: Path,
+) -> None:
+    household = Household()
+    slow = WorkerKind((sys.executable, "-I", "-S", "-c", SLOW))
+    fleet = Fleet(household, tmp_path, os.environ, [slow])
+    fleet.start()
+
+    try:
+        assert await fleet.stop() == []
+    finally:
+        household.end()
 
 
 # -- what must not be, is found ----------------------------------------------------

@@ -27,7 +27,7 @@ from kue.bus.requests import PREFIX, PendingRequests
 from kue.model.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from kue.bus.cluster import ClusterManager
     from kue.bus.consumer import ConsumerContext, Handler
@@ -277,8 +277,11 @@ class EventBus:
             except Exception as exc:
                 self._report_unreadable(frame, exc)
 
-    def node_left(self, node: str) -> None:
-        self._requests.node_left(node)
+    def requests_to(self, node: str) -> Sequence[PendingRequest]:
+        return self._requests.to_node(node)
+
+    def node_left(self, node: str, requests: Sequence[PendingRequest]) -> None:
+        self._requests.node_left(node, requests)
 
     def given_up(self, frame: Frame, reason: str) -> None:
         failure = RequestFailed(reason, kind=FailureKind.ERROR)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kue.bus.failover_duties import Assignments
     from kue.bus.frames import Frame
     from kue.bus.metrics import BusMetrics
+    from kue.bus.requests import PendingRequest
 
 #: Why there is no cluster, for users of SQLite.
 NEEDS_REDIS = (
@@ -51,8 +52,11 @@ class ClusterMember(Protocol):
     def given_up(self, frame: Frame, reason: str) -> None:
         """Take back a frame for which there is no room; from any thread."""
 
-    def node_left(self, node: str) -> None:
-        """Handle the loss of a node."""
+    def requests_to(self, node: str) -> Sequence[PendingRequest]:
+        """Return the requests that wait for a reply of a node."""
+
+    def node_left(self, node: str, requests: Sequence[PendingRequest]) -> None:
+        """Fail the requests that a node, which is gone, may have received."""
 
 
 class ClusterManager(Protocol):

@@ -248,8 +248,11 @@ class LocalNode:
         return LocalAssignments(shared, self.node, self._cluster)
 
     def _node_left(self, node: str) -> None:
-        hand_over(self._loop, self._member.node_left, node)
+        hand_over(self._loop, self._fail_requests, node)
         self._notify_watchers()
+
+    def _fail_requests(self, node: str) -> None:
+        self._member.node_left(node, self._member.requests_to(node))
 
     def _notify_watchers(self) -> None:
         for call in self._watchers:

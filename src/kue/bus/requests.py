@@ -11,6 +11,8 @@ from kue.aio.loop_calls import call_in, hand_over, running
 from kue.bus.errors import FailureKind, RequestFailed, node_lost, timed_out
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kue.bus.interceptors import InterceptorChain
     from kue.bus.message import Message
 
@@ -157,11 +159,14 @@ class PendingRequests(dict[str, PendingRequest]):
         pending.queue.remove(pending)
         self.pop(pending.reply_address, None)
 
-    def node_left(self, node: str) -> None:
-        """Fail the requests that wait for a node that is gone."""
-        for pending in list(self.values()):
-            if pending.node == node:
-                pending.fail(node_lost(node, pending.reply_address, pending.address))
+    def to_node(self, node: str) -> list[PendingRequest]:
+        """Return the requests that wait for a reply of a node."""
+        return [pending for pending in list(self.values()) if pending.node == node]
+
+    def node_left(self, node: str, requests: Iterable[PendingRequest]) -> None:
+        """Fail requests to a node that is gone."""
+        for pending in requests:
+            pending.fail(node_lost(node, pending.reply_address, pending.address))
 
     def end(self) -> None:
         """Fail all requests."""

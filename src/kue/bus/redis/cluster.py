@@ -393,9 +393,14 @@ class RedisCluster:
             node,
             self._outboxes.unacknowledged(node),
         )
-        for frame in await self._outboxes.close(node):
+        requests = self._member.requests_to(node)
+        unseen = await self._outboxes.close(node)
+        # The node may be back by now, and has to answer what it is asked from then on.
+        returned = {frame.reply_address for frame in unseen}
+        lost = [it for it in requests if it.reply_address not in returned]
+        self._member.node_left(node, lost)
+        for frame in unseen:
             self._member.undelivered(frame)
-        self._member.node_left(node)
 
     # -- sending ----------------------------------------------------------------
 

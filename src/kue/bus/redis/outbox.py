@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: Nodes that left whose last number is remembered.
-MAX_ENDS = 10_000
+MAX_LEFT = 1_000
 #: How much may wait for one node.
 MAX_FRAMES = 100_000
 MAX_BYTES = 64 * 1024 * 1024
@@ -61,8 +61,8 @@ class NodeOutboxes:
         self._send = send
         self._ack = ack
         self._outboxes: dict[str, NodeOutbox] = {}
-        #: The last number sent to each node that left; it may come back.
-        self._ends: dict[str, tuple[str, int]] = {}
+        #: The closed outboxes of nodes that left, and may come back.
+        self._left: dict[str, NodeOutbox] = {}
         #: Nodes for which there is no room; that was logged.
         self._full: set[str] = set()
         #: How many messages found no room, in any thread.
@@ -100,7 +100,7 @@ class NodeOutboxes:
 
     def remind(self, node: str) -> None:
         """Report the last number sent to a node that was away and may have losses."""
-        if node in self._outboxes or node in self._ends:
+        if node in self._outboxes or node in self._left:
             self.to(node).send_ack(wants_ack=True)
 
     def unacknowledged(self, node: str) -> int:
@@ -114,12 +114,12 @@ class NodeOutboxes:
         outbox = self._outboxes.pop(node, None)
         if outbox is None:
             return []
-        unseen = await outbox.close()
+        # At once: the node may be back before a batch that is on its way has ended.
         if outbox.end is not None:
-            if len(self._ends) >= MAX_ENDS:
-                del self._ends[next(iter(self._ends))]
-            self._ends[node] = outbox.end
-        return unseen
+            if len(self._left) >= MAX_LEFT:
+                del self._left[next(iter(self._left))]
+            self._left[node] = outbox
+        return await outbox.close()
 
     async def flush(self) -> None:
         """Wait until everything is sent."""
@@ -140,7 +140,7 @@ class NodeOutboxes:
                 node,
                 lambda batch: self._send(node, batch),
                 lambda: self._ack(node),
-                self._ends.pop(node, None),
+                self._left.pop(node, None),
             )
         return outbox
 
@@ -150,8 +150,8 @@ class NodeOutbox:
     The frames for one node.
 
     *send* publishes a batch and returns how many received it; *ack* returns the
-    acknowledgement for the other node, which is sent along.  *previous* is where an
-    earlier outbox for the node ended: a node considered dead can then count its losses.
+    acknowledgement for the other node, which is sent along.  *before* is the closed
+    outbox of a node that was considered dead and came back: it can count its losses.
     """
 
     def __init__(
@@ -160,12 +160,14 @@ class NodeOutbox:
         node: str,
         send: Callable[[bytes], Awaitable[int]],
         ack: Callable[[], tuple[str, int] | None] = lambda: None,
-        previous: tuple[str, int] | None = None,
+        before: NodeOutbox | None = None,
     ) -> None:
         self._sender = sender
         self._send = send
         self._ack = ack
-        self._previous = previous
+        self._before = before
+        #: Where that one ended, once it has.
+        self._previous: tuple[str, int] | None = None
         self._waiting: deque[Frame] = deque()
         self._bytes = 0
         # A node that was dropped and came back gets a new stream.
@@ -197,7 +199,9 @@ class NodeOutbox:
     @property
     def end(self) -> tuple[str, int] | None:
         """The stream, and the last number sent in it."""
-        return (self._stream, self._number) if self._number else self._previous
+        if self._number:
+            return self._stream, self._number
+        return self._previous if self._before is None else self._before.end
 
     def put(self, frame: Frame) -> bool:
         """Queue a frame; return False if there is no room."""
@@ -233,7 +237,9 @@ class NodeOutbox:
         self._is_closed = True
         self._wake()
         await self.flush()
-        return list(self._waiting)
+        unseen = list(self._waiting)
+        self._waiting.clear()
+        return unseen
 
     async def abandon(self) -> None:
         """Stop at once; nothing more is sent."""
@@ -255,6 +261,10 @@ class NodeOutbox:
             self._sending.start()
 
     async def _run(self) -> None:
+        if self._before is not None:
+            # What it still sends must not come after the first batch of this one.
+            await self._before.flush()
+            self._previous, self._before = self._before.end, None
         while not self._is_closed:
             if self._is_due or (self._waiting and not self._is_full):
                 await self._send_some()

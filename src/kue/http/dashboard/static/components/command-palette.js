@@ -14,7 +14,8 @@ const MAX_SHOWN = 30;
 
 //: *actions* are those of the page: [{label, run, icon?, hint?}].
 export function openPalette({ pages, actions }) {
-  if (document.querySelector("dialog.palette")) return;
+  // One that was closed a moment ago is still in the document.
+  if (document.querySelector("dialog.palette[open]")) return;
   const list = uid("commands");
   let queues = [];
   let shown = [];
