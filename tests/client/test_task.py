@@ -390,6 +390,8 @@ async def test_options_are_checked_at_once(q: Kue, unique: str | bool) -> None:
 
 
 async def test_delay_where_an_event_loop_runs_says_what_to_write(q: Kue) -> None:
+    """Friction 19: a caller of `delay` in an async view has written no `sync`."""
+
     @q.task
     async def send(to: str) -> None: ...
 
@@ -403,6 +405,8 @@ async def test_delay_where_an_event_loop_runs_says_what_to_write(q: Kue) -> None
 
 
 async def test_a_task_waits_for_jobs_as_they_are_held(q: Kue) -> None:
+    """Friction 19: by their handles, not only by their ids."""
+
     @q.task
     async def send(to: str) -> None: ...
 

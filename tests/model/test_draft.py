@@ -197,6 +197,7 @@ def test_the_most_tags_and_parents_are_allowed() -> None:
     ],
 )
 def test_a_wrong_option_is_answered_with_the_nearest(wrong: str, right: str) -> None:
+    """Friction 14: it was a TypeError of a function that nobody had called."""
     with pytest.raises(TypeError) as caught:
         check_options(["tags", wrong])
 

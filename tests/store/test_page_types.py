@@ -44,7 +44,7 @@ async def test_a_page_of_a_type_has_all_its_states_by_id(
 async def test_a_rare_type_is_found_at_once_among_very_many(
     store: Store, hands: Hands
 ) -> None:
-    """An empty list under "all 33.3K", and 48 clicks on "Search on"."""
+    """Friction 1: an empty list under "all 33.3K", and 48 clicks on "Search on"."""
     ids = await scatter(store, 50, 30_000)
 
     before = hands.commands()
