@@ -145,5 +145,5 @@ class Load:
         assert self.words.keys() <= {Result.DONE, Result.ALREADY}
         assert await count_of(self._store, TYPE) == {State.COMPLETE: len(self.added)}
         for job in await get_many(self._store, self.added):
-            assert outcomes(job) == ["complete"]
+            assert outcomes(job) == ["complete"], job
             assert (job.attempts, job.result) == (1, job.id)

@@ -11,7 +11,7 @@ import redis
 
 from kue.model.job import Completed, State
 from kue.store.contract import Store
-from kue.store.values import GRACE_GAP_MS, RenewRequest, Result
+from kue.store.values import GRACE_GAP_MS, Outcome, RenewRequest, Result
 from tests.faults.conftest import NewServer, NewStore, assert_sound
 from tests.faults.load import Load
 from tests.support.jobs import (
@@ -21,6 +21,8 @@ from tests.support.jobs import (
     claim,
     count_of,
     end,
+    get_many,
+    outcomes,
 )
 from tests.support.patience import until
 from tests.support.servers import RedisServer
@@ -79,6 +81,28 @@ async def test_a_redis_that_is_killed_and_comes_back_loses_nothing(
             server.kill()
             await asyncio.to_thread(server.restart)
         await load.reach(500)
+
+
+async def test_a_redis_that_died_while_it_wrote_leaves_no_half_transaction(
+    server: RedisServer, store: Store
+) -> None:
+    """It skips the half when it starts; the next start would apply it."""
+    ids = await add_many(store, 20)
+    running = await claim(store, limit=20)
+    endings = [Outcome(job, Completed(None)) for job in running]
+    await store.settle(endings, now=T0)
+    server.kill()
+    [log] = server.folder.glob("appendonlydir/*.incr.aof")
+    written = log.read_bytes()
+    # Within its last command.
+    log.write_bytes(written[: written.rindex(b"EXEC") - 20])
+
+    server.restart()
+    assert await count_of(store) == {State.ACTIVE: 20}
+    assert set(await store.settle(endings, now=T0)) == {Result.DONE}
+    server.restart()
+
+    assert [outcomes(job) for job in await get_many(store, ids)] == [["complete"]] * 20
 
 
 async def test_a_redis_that_freezes_loses_nothing(

@@ -46,7 +46,7 @@ class RedisServer:
     def __init__(
         self, directory: Path, *, config: Mapping[str, str] | None = None
     ) -> None:
-        self._directory = directory
+        self.folder = directory
         self._config = {**_DEFAULTS, **(config or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
@@ -123,6 +123,17 @@ class RedisServer:
         self.kill()
         if not self._start():
             raise RuntimeError(f"redis-server did not come back on port {self.port}")
+        if self._config["appendonly"] == "yes":
+            self._rewrite_log()
+
+    def _rewrite_log(self) -> None:
+        """Do what docs/guides/durability.md advises after a crash."""
+        with closing(self.client()) as client:
+            client.bgrewriteaof()
+            wait_until(
+                lambda: not client.info("persistence")["aof_rewrite_in_progress"],
+                "the append-only file is rewritten",
+            )
 
     def _start_on_some_port(self) -> None:
         for _ in range(TRIES):
@@ -146,7 +157,7 @@ class RedisServer:
 
     def _command(self) -> list[str]:
         command = [server_binary(), "--bind", HOST, "--port", str(self.port)]
-        command += ["--dir", str(self._directory)]
+        command += ["--dir", str(self.folder)]
         for name, value in self._config.items():
             command += [f"--{name}", value]
         return command
